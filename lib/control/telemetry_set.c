@@ -170,6 +170,44 @@ on_drain(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_
 	rte_tel_data_add_dict_u64(d, "jobs", pbox_registrar_jobs(c->registrar));
 }
 
+/* Chunks go to another box of the job's (section 16). */
+static void
+on_moves(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
+{
+	const struct pbox_job *job;
+	struct pbox_error err = {0};
+	struct pbox_job_view j;
+	char what[4][PARAM_SIZE]; /* TABLE, FIRST, LAST, BOX */
+	unsigned v[4];
+	int moved;
+
+	if (n < 3 || params_split(word[2], &what[1], 3) != 3) {
+		reply_error(d, "which, and where to? /pbox/moves,JOB,TABLE,FIRST,LAST,BOX");
+		return;
+	}
+	job = reply_job(c, word[0], d);
+	if (job == NULL)
+		return;
+	memcpy(what[0], word[1], sizeof(what[0]));
+	for (unsigned i = 0; i < 4; i++)
+		if (!params_number(what[i], UINT32_MAX, &v[i])) {
+			reply_error(d,
+				"TABLE, FIRST, LAST and BOX are numbers, and '%.40s' is none",
+				what[i]);
+			return;
+		}
+	pbox_registrar_view_job(c->registrar, job, &j);
+	moved = pbox_registrar_move(
+		c->registrar, j.id, v[0], v[1], v[2], v[3], pbox_dp_now(c->conf.dp), &err);
+	if (moved < 0) {
+		reply_error(d, "%s", err.text);
+		return;
+	}
+	rte_tel_data_add_dict_u64(d, "chunks", (uint64_t)moved);
+	pbox_registrar_view_job(c->registrar, job, &j);
+	rte_tel_data_add_dict_u64(d, "map", j.map_epoch);
+}
+
 static void
 on_capture(struct pbox_control *c, int n __rte_unused, char word[][PARAM_SIZE] __rte_unused,
 	struct rte_tel_data *d)
@@ -187,6 +225,8 @@ const struct telemetry_command telemetry_set_commands[] = {
 	{"/pbox/set", 2, on_set, "What can be set while the box runs. Parameters: NAME,VALUE."},
 	{"/pbox/kick", 3, on_kick,
 		"End a worker's session, with a reason. Parameters: JOB,WORKER[,WHY]."},
+	{"/pbox/moves", 3, on_moves,
+		"Chunks go to another box of the job. Parameters: JOB,TABLE,FIRST,LAST,BOX."},
 	{"/pbox/drain", 1, on_drain,
 		"Take no new jobs. Parameter: on, off, or stop (with the last job)."},
 	{0},

@@ -59,6 +59,7 @@ pbox_job_create(uint16_t id, const char *name, const struct pbox_job_conf *conf,
 	job->id = id;
 	job->workers = job->slots = workers;
 	job->nodes = workers;
+	atomic_store_explicit(&job->map_epoch, PBOX_MAP_EPOCH, memory_order_relaxed);
 	job->conf = conf_copy(conf);
 	job->heap = pbox_job_heap(conf, workers);
 	snprintf(job->name, sizeof(job->name), "%s", name);

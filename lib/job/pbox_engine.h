@@ -121,6 +121,7 @@ struct pbox_engine_endpoint {
 	X(MEMBERS, 1)      /* rounds wait for another set of workers */             \
 	X(QUOTA, 1)        /* rate, repeats and requests of bounds from now on */   \
 	X(OWNERS, 1)       /* other workers own slots (section 15) */               \
+	X(MOVES, 1)        /* chunks of a table come, or leave (R16.10) */          \
 	X(WHY, 2)          /* why is filled; one is of health, one an operator's */
 
 #define PBOX_MAIL_KIND(symbol, most) PBOX_MAIL_##symbol,
@@ -135,6 +136,7 @@ struct pbox_shard_job;
 struct pbox_shard_table;
 struct pbox_staging;
 struct pbox_why_page;
+struct pbox_moves;
 
 /** A message between registrar and shard. Order is kept; the receiver of a pointer owns what it
  * points to until it sends it back. */
@@ -145,6 +147,7 @@ struct pbox_mail {
 	struct pbox_shard_table *table;
 	struct pbox_staging *staging; /**< of a snapshot (pbox_staging.h) */
 	struct pbox_why_page *why;    /**< pbox_registrar_view.h */
+	struct pbox_moves *moves;     /**< pbox_shard_job.h */
 };
 
 #endif /* PBOX_ENGINE_H */

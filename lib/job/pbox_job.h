@@ -79,6 +79,7 @@ struct pbox_job_table {
 	_Atomic uint64_t restorer[PBOX_MAX_WORKERS / 64];
 	unsigned restorers;
 	bool restoring; /**< built, and its restorers have not reported all yet */
+	bool moving;    /**< and some of that are chunks that come from another box (R16.10) */
 	bool restored;  /**< it was built so */
 	bool stateless; /**< and no snapshot has brought what its optimiser keeps (R10.8) */
 	/** Who declared it so that he goes on in a run that has begun (R12.6): RESTORE or CONTINUE. */
@@ -190,7 +191,9 @@ struct pbox_job {
 	uint64_t
 		dead_logged_ns; /**< when it was last logged that a newcomer finds a run that lives */
 	uint64_t round_looked_ns; /**< when that was looked at; 0: it is each time */
-	uint16_t map_mtu;         /**< IP MTU that its tables' fragments need; 0: none is mapped */
+	/** Of the newest map of chunks that this box knows (R16.9): control frames say it. Any core reads. */
+	_Atomic uint16_t map_epoch;
+	uint16_t map_mtu; /**< IP MTU that its tables' fragments need; 0: none is mapped */
 	struct pbox_shard_job *shard[PBOX_MAX_SHARDS];
 	struct pbox_job_owners
 		owners; /**< map[0] NULL: each slot's owner is that of pbox_slots_of() */

@@ -32,6 +32,7 @@ enum pbox_fragment_closed {
 	PBOX_FRAGMENT_UNINITIALISED = 1, /**< mode 1, before INIT */
 	PBOX_FRAGMENT_RESTORING = 2,     /**< its restorers have not all reported (R10.6) */
 	PBOX_FRAGMENT_LOST = 4,          /**< nobody could give the version that the box had */
+	PBOX_FRAGMENT_MOVED = 8,         /**< another box has its chunk now (R16.10) */
 };
 
 /** State of one fragment. Owner: the shard of its endpoint. */
@@ -79,6 +80,19 @@ struct pbox_schedule {
 	struct pbox_schedule_entry entry[PBOX_SCHEDULE];
 };
 
+/** Which box has a chunk, by the map of that epoch. */
+struct pbox_table_home {
+	uint8_t box;
+	uint16_t epoch;
+};
+
+/** Memory of chunks that have come from another box. */
+struct pbox_table_extent {
+	void *at;
+	size_t bytes;
+	uint8_t node;
+};
+
 struct pbox_table {
 	uint32_t id;
 	uint8_t mode, op, optimiser, push_format, pull_format, discipline;
@@ -86,6 +100,11 @@ struct pbox_table {
 	/** Boxes that it is shared out over (0: this one has all), and which of them this is. A chunk of another box has
 	 * endpoint PBOX_ELSEWHERE and no fragments. */
 	uint8_t boxes, box;
+	/** With boxes, by chunk: where it is, as far as this box knows, and, at the box that decides, where it shall be.
+	 * The control thread's. */
+	struct pbox_table_home *home, *plan;
+	struct pbox_table_extent *extent; /**< n_extents */
+	uint32_t n_extents;
 	uint64_t *box_load; /**< with boxes: in/out for pbox_layout_share(), while it is built */
 	uint8_t init_mask;  /**< pbox_fragment.init of a fragment that is complete */
 	uint32_t frag_elements, init_elements;
@@ -126,6 +145,17 @@ int pbox_table_build(struct pbox_table *t, const struct pbox_tensor *tensors, ui
 	uint32_t chunk_elements, const struct pbox_place *place, unsigned endpoints,
 	struct pbox_arena *const arena[PBOX_MAX_NODES], uint64_t *load, size_t quota,
 	struct pbox_error *err);
+/**
+ * Memory for chunks that come here from another box. One that was here before has its own still. Control thread.
+ *
+ * @param index  n chunks, each once
+ * @param quota  most bytes that they may take
+ * @param out    what pbox_chunk is to be of each, but for its epoch; its fragments are zero, or what they were
+ * @return 0 or -errno with @p err, as pbox_table_build() has them
+ */
+int pbox_table_take(struct pbox_table *t, const uint32_t *index, uint32_t n,
+	const struct pbox_place *place, unsigned endpoints, uint64_t *load, size_t quota,
+	struct pbox_chunk *out, struct pbox_error *err);
 /** Zero and give back everything; @p load as for build, or NULL. */
 void pbox_table_release(struct pbox_table *t, uint64_t *load);
 /** Bytes that a table has of a node's arena. */

@@ -8,13 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pbox_table.h"
-
-static uint32_t
-table_fragments_of(const struct pbox_table *t, uint32_t elements)
-{
-	return (elements + t->frag_elements - 1) / t->frag_elements;
-}
+#include "table_memory.h"
 
 static bool
 has_wire_copy(const struct pbox_table *t)
@@ -28,9 +22,8 @@ clock_bytes(const struct pbox_table *t, uint32_t fragments)
 	return pbox_pad_line((size_t)fragments * t->clocks * sizeof(uint32_t));
 }
 
-/* Bytes of one chunk in its endpoint's extent. */
-static size_t
-chunk_bytes(const struct pbox_table *t, uint32_t elements)
+size_t
+table_chunk_bytes(const struct pbox_table *t, uint32_t elements)
 {
 	size_t array = pbox_pad_line((size_t)elements * sizeof(float));
 	size_t n = array * (1 + pbox_optim_states(t->optimiser));
@@ -50,8 +43,8 @@ spare_bytes(const struct pbox_table *t)
 		       : 0;
 }
 
-static uint8_t *
-carve(uint8_t *at, struct pbox_table *t, struct pbox_chunk *c)
+uint8_t *
+table_carve(uint8_t *at, const struct pbox_table *t, struct pbox_chunk *c)
 {
 	size_t array = pbox_pad_line((size_t)c->elements * sizeof(float));
 	unsigned states = pbox_optim_states(t->optimiser);
@@ -87,7 +80,7 @@ take_extents(struct pbox_table *t, const struct pbox_place *place, unsigned endp
 	for (uint32_t i = 0; i < t->n_chunks; i++)
 		if (t->layout.chunk[i].endpoint != PBOX_ELSEWHERE)
 			need[t->layout.chunk[i].endpoint] +=
-				chunk_bytes(t, t->layout.chunk[i].elements);
+				table_chunk_bytes(t, t->layout.chunk[i].elements);
 	for (unsigned e = 0; e < endpoints; e++) {
 		need[e] += need[e] > 0 ? spare_bytes(t) : 0;
 		total += need[e];
@@ -139,7 +132,7 @@ fill_chunks(struct pbox_table *t)
 			continue;
 		c->fragments = (uint16_t)table_fragments_of(t, lc->elements);
 		t->n_fragments += c->fragments;
-		at[lc->endpoint] = carve(at[lc->endpoint], t, c);
+		at[lc->endpoint] = table_carve(at[lc->endpoint], t, c);
 	}
 	/* fragments say in 32 bits where they have exchanged it to */
 	for (unsigned e = 0; e < PBOX_MAX_ENDPOINTS; e++)
@@ -198,6 +191,22 @@ refuse_hopeless(struct pbox_table *t, const struct pbox_tensor *tensors, uint32_
 	return 0;
 }
 
+/* All chunks are where they were placed. */
+static int
+init_homes(struct pbox_table *t)
+{
+	if (t->boxes < 2)
+		return 0;
+	t->home = calloc(2 * ((size_t)t->n_chunks + 1), sizeof(*t->home));
+	if (t->home == NULL)
+		return -ENOMEM;
+	t->plan = t->home + t->n_chunks + 1;
+	for (uint32_t i = 0; i < t->n_chunks; i++)
+		t->home[i] = t->plan[i] = (struct pbox_table_home){
+			.box = (uint8_t)t->layout.chunk[i].box, .epoch = PBOX_MAP_EPOCH};
+	return 0;
+}
+
 static int
 init_schedules(struct pbox_table *t, const struct pbox_tensor *tensors, uint32_t n)
 {
@@ -236,6 +245,9 @@ pbox_table_build(struct pbox_table *t, const struct pbox_tensor *tensors, uint32
 	memset(t->block, 0, sizeof(t->block));
 	t->chunk = NULL;
 	t->schedule = NULL;
+	t->home = t->plan = NULL;
+	t->extent = NULL;
+	t->n_extents = 0;
 	ret = refuse_hopeless(t, tensors, n, place, endpoints, quota, err);
 	if (ret < 0)
 		return ret;
@@ -256,7 +268,7 @@ pbox_table_build(struct pbox_table *t, const struct pbox_tensor *tensors, uint32
 	if (t->chunk == NULL || init_schedules(t, tensors, n) < 0 ||
 		(t->boxes > 1 &&
 			pbox_layout_share(&t->layout, t->boxes, t->box, t->box_load) < 0) ||
-		pbox_layout_place(&t->layout, place, endpoints, load) < 0) {
+		init_homes(t) < 0 || pbox_layout_place(&t->layout, place, endpoints, load) < 0) {
 		ret = pbox_fail(err, ENOMEM, "out of memory for the %u chunks of table %u",
 			t->n_chunks, t->id);
 		goto fail;
@@ -267,6 +279,7 @@ pbox_table_build(struct pbox_table *t, const struct pbox_tensor *tensors, uint32
 	fill_chunks(t);
 	PBOX_ASSERT(t->n_groups > 0 && (t->boxes > 1 || t->n_fragments >= t->n_chunks));
 	t->heap = t->n_chunks * (sizeof(*t->chunk) + sizeof(*t->layout.chunk)) +
+		  (t->home != NULL ? 2 * t->n_chunks * sizeof(*t->home) : 0) +
 		  t->layout.n_segments * sizeof(*t->layout.segment) +
 		  t->n_groups * sizeof(*t->schedule);
 	return 0;
@@ -294,6 +307,13 @@ pbox_table_release(struct pbox_table *t, uint64_t *load)
 			pbox_arena_free(t->arena[t->block_node[e]], t->block[e]);
 		t->block[e] = NULL;
 	}
+	for (uint32_t i = 0; i < t->n_extents; i++)
+		pbox_arena_free(t->arena[t->extent[i].node], t->extent[i].at);
+	free(t->extent);
+	t->extent = NULL;
+	t->n_extents = 0;
+	free(t->home);
+	t->home = t->plan = NULL;
 	free(t->chunk);
 	t->chunk = NULL;
 	free(t->schedule);
@@ -320,5 +340,8 @@ pbox_table_bytes_on(const struct pbox_table *t, unsigned node)
 	for (unsigned e = 0; e < PBOX_MAX_ENDPOINTS; e++)
 		if (t->block[e] != NULL && t->block_node[e] == node)
 			bytes += t->block_bytes[e];
+	for (uint32_t i = 0; i < t->n_extents; i++)
+		if (t->extent[i].node == node)
+			bytes += t->extent[i].bytes;
 	return bytes;
 }

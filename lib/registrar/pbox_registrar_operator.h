@@ -43,4 +43,14 @@ const struct pbox_job_conf *pbox_registrar_section(
  */
 void pbox_registrar_measure(struct pbox_registrar *r, uint16_t job, unsigned worker);
 
+/**
+ * Chunks first to last of a table go to another box of the job's (R16.11). At the job's first box alone.
+ *
+ * @param box  which of the job's, from 0
+ * @return how many move: 0 if all are there; or -ENOENT (no such job, table, chunk or box), -EINVAL (not here, or the job
+ *         is none whose chunks move), -EAGAIN (not now) with @p err
+ */
+int pbox_registrar_move(struct pbox_registrar *r, uint16_t job, uint32_t table, uint32_t first,
+	uint32_t last, unsigned box, uint64_t now_ns, struct pbox_error *err);
+
 #endif /* PBOX_REGISTRAR_OPERATOR_H */

@@ -41,6 +41,7 @@ struct pbox_job_view {
 	uint16_t window;         /**< granted to each worker and endpoint */
 	uint8_t policy;          /**< PBOX_POLICY_WAIT or _SHRINK */
 	bool snapshots;          /**< its section has snapshots of it taken */
+	uint16_t map_epoch;      /**< of the newest map of its chunks that this box knows (R16.9) */
 	enum pbox_job_state state;
 };
 void pbox_registrar_view_job(

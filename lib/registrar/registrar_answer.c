@@ -27,6 +27,7 @@ registrar_send(
 	out->hdr.job = job->id;
 	out->hdr.worker = (uint16_t)w;
 	out->hdr.incarnation = r->conf.incarnation;
+	out->hdr.map_epoch = job->map_epoch;
 	if (out->peer == NULL)
 		out->peer = &job->member[w].peer;
 	send_tagged(r, job, out);
@@ -72,6 +73,8 @@ registrar_answer(struct pbox_registrar *r, const struct registrar_addressee *to,
 	};
 
 	PBOX_ASSERT(payload != r->scratch || len <= sizeof(r->scratch));
+	if ((type == PBOX_PONG || type == PBOX_HOMES_OK) && r->job[to->job] != NULL)
+		out.hdr.map_epoch = r->job[to->job]->map_epoch;
 	if (to->tagged)
 		send_tagged(r, r->job[to->job], &out);
 	else

@@ -22,6 +22,8 @@ const struct pbox_stat_def pbox_registrar_stat_defs[PBOX_RS_STATS] = {
 	COUNTER(PBOX_RS_RX_BOXES, "rx_boxes", "frames", "questions which boxes a job is at"),
 	COUNTER(PBOX_RS_RX_STATS, "rx_stats", "frames",
 		"what workers measured of the boxes of a job"),
+	COUNTER(PBOX_RS_RX_HOMES, "rx_homes", "frames",
+		"workers that ask or say which box has which chunk"),
 	COUNTER(PBOX_RS_RX_PING, "rx_ping", "frames", "pings of workers"),
 	COUNTER(PBOX_RS_DROP_SESSION_UNKNOWN, "drop_session_unknown", "frames",
 		"job or worker does not exist"),

@@ -22,6 +22,7 @@
  *     registrar_view.c               what is to be seen
  *     registrar_room.c               what a job gets of the box
  *     registrar_boxes.c              a job at several boxes
+ *     registrar_homes.c              and its chunks that move
  *     registrar_build.c              a table is laid out, and
  *     registrar_open.c               made ready
  *     registrar_lease.c _keep.c      the end of leases, runs that are kept
@@ -464,6 +465,14 @@ uint32_t registrar_restoring(
 bool registrar_restore_untouched(const struct pbox_registrar *r, const struct pbox_job *job,
 	const struct pbox_job_table *jt);
 
+/* Chunks of the table come from another box: all its workers are restorers, and none stops being one with its session. */
+void registrar_restore_moves(struct pbox_job *job, struct pbox_job_table *jt);
+/* Its shards have them. */
+void registrar_restore_moving(struct pbox_job_table *jt);
+/* A process that has the worker's number now has never had the table. */
+void registrar_restore_without(
+	struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt, unsigned worker);
+
 /* Highest finished round of a table on any shard; false: there is none. */
 bool registrar_finished(const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
 	uint32_t *round);
@@ -528,6 +537,7 @@ extern const struct registrar_part registrar_open_part;
 extern const struct registrar_part registrar_table_part;
 extern const struct registrar_part registrar_boxes_part;
 extern const struct registrar_part registrar_times_part;
+extern const struct registrar_part registrar_homes_part;
 extern const struct registrar_part registrar_requests_part;
 extern const struct registrar_part registrar_staging_part;
 extern const struct registrar_part registrar_view_part;

@@ -41,6 +41,7 @@ typedef void (*registrar_handler)(
 	X(table)           \
 	X(boxes)           \
 	X(times)           \
+	X(homes)           \
 	X(requests)        \
 	X(staging)         \
 	X(view)            \

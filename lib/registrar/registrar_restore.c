@@ -53,6 +53,30 @@ registrar_restore_fragment(const struct pbox_job_table *jt, struct pbox_fragment
 		fragment->closed |= PBOX_FRAGMENT_RESTORING;
 }
 
+void
+registrar_restore_moves(struct pbox_job *job, struct pbox_job_table *jt)
+{
+	for (unsigned w = 0; w < job->workers; w++)
+		set_restorer(jt, w, true);
+}
+
+void
+registrar_restore_moving(struct pbox_job_table *jt)
+{
+	jt->moving |= !jt->restoring;
+	jt->restoring = true;
+}
+
+void
+registrar_restore_without(
+	struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt, unsigned worker)
+{
+	if (!registrar_is_restorer(jt, worker))
+		return;
+	set_restorer(jt, worker, false);
+	registrar_post(r, job, PBOX_MAIL_RESTORERS);
+}
+
 static struct pbox_shard_table *
 shard_table(const struct pbox_job *job, unsigned shard, const struct pbox_job_table *jt)
 {
@@ -73,7 +97,8 @@ bool
 registrar_restore_untouched(
 	const struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_job_table *jt)
 {
-	return jt->restoring && left_of(r, job, jt) == jt->t.n_fragments;
+	/* (more while chunks come, of a table that no fragment is restored of) */
+	return jt->restoring && !jt->moving && left_of(r, job, jt) >= jt->t.n_fragments;
 }
 
 /* Nobody else says so: parameters are right, and the next steps are not those of an undisturbed run. */
@@ -95,8 +120,9 @@ end_restoring(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_ta
 	struct pbox_error err;
 	struct pbox_shard_restoring first = {0};
 	uint32_t lost = 0;
+	bool moving = jt->moving;
 
-	jt->restoring = false;
+	jt->restoring = jt->moving = false;
 	for (unsigned i = 0; i < r->conf.n_shards; i++) {
 		struct pbox_shard_restoring x = pbox_shard_table_restoring(shard_table(job, i, jt));
 
@@ -105,14 +131,16 @@ end_restoring(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_ta
 		lost += x.lost;
 	}
 	if (lost == 0) {
-		registrar_event(
-			r, PBOX_LOG_INFO, "job '%s': table %u is restored", job->name, jt->t.id);
+		registrar_event(r, PBOX_LOG_INFO,
+			moving ? "job '%s': chunks of table %u have come here"
+			       : "job '%s': table %u is restored",
+			job->name, jt->t.id);
 		if (jt->stateless)
 			stateless(r, job, jt);
 		return;
 	}
 	pbox_fail(&err, EIO,
-		"table %u: %u of %u fragments are lost in a restart of the box, the first is fragment %u of chunk %u: no worker that is left can give the version that it had",
+		"table %u: %u of %u fragments are lost in a restart or a move, the first is fragment %u of chunk %u: no worker that is left can give the version that it had",
 		jt->t.id, lost, jt->t.n_fragments, first.lost_frag, first.lost_chunk);
 	registrar_fail_table(r, job, jt, &err, PBOX_E_LOST, PBOX_NO_WORKER);
 }
@@ -150,11 +178,23 @@ restore_why(const struct pbox_registrar *r, const struct pbox_job *job,
 	return left > 0;
 }
 
+/* Who has left by itself has no more to say; who is gone otherwise may be with the box that had the chunk. */
+static void
+moves_go_on(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
+{
+	for (unsigned w = 0; w < job->workers; w++)
+		if (!registrar_has_session(job, w) && job->member[w].left == PBOX_LEFT_ITSELF)
+			registrar_restore_without(r, job, jt, w);
+}
+
 static void
 restore_tick(struct pbox_registrar *r, struct pbox_job *job)
 {
-	for (uint32_t i = 0; i < job->n_tables; i++)
+	for (uint32_t i = 0; i < job->n_tables; i++) {
+		if (job->table[i]->moving)
+			moves_go_on(r, job, job->table[i]);
 		registrar_restoring(r, job, job->table[i]);
+	}
 }
 
 /* A session ends, or its worker is not expected any more (R10.7). */
@@ -166,6 +206,8 @@ restorer_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned worker)
 	for (uint32_t i = 0; i < job->n_tables; i++) {
 		struct pbox_job_table *jt = job->table[i];
 
+		if (jt->moving)
+			continue;
 		if (!registrar_is_restorer(jt, worker))
 			continue;
 		set_restorer(jt, worker, false);

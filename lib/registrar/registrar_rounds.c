@@ -80,6 +80,13 @@ rounds_look_at(struct pbox_job_table *jt)
 	jt->look.any = true;
 }
 
+/* What has moved to another box has the version that it had then. */
+static bool
+is_here(const struct pbox_table *t, uint32_t chunk)
+{
+	return t->home == NULL || t->home[chunk].box == t->box;
+}
+
 enum registrar_look
 registrar_rounds_look(struct pbox_job_table *jt)
 {
@@ -99,7 +106,8 @@ registrar_rounds_look(struct pbox_job_table *jt)
 	}
 	/* who was looked at goes on meanwhile: what is found is true of when it began, which is enough */
 	for (unsigned n = 0; jt->look.chunk < t->n_chunks && n < REGISTRAR_LOOK_SLICE; n++) {
-		if (jt->look.frag < t->chunk[jt->look.chunk].fragments)
+		if (jt->look.frag < t->chunk[jt->look.chunk].fragments &&
+			is_here(t, jt->look.chunk))
 			rounds_look_at(jt);
 		if (++jt->look.frag < t->chunk[jt->look.chunk].fragments)
 			continue;

@@ -266,8 +266,8 @@ send_page(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job 
 		const struct pbox_layout_chunk *lc = &t->layout.chunk[i];
 		struct pbox_chunk_entry e = {
 			.chunk_id = t->first_chunk_id + i,
-			.endpoint = (uint16_t)(lc->box << 8 |
-					       (lc->endpoint != PBOX_ELSEWHERE ? lc->endpoint : 0)),
+			.endpoint =
+				(uint16_t)(lc->box << 8 | (lc->box == t->box ? lc->endpoint : 0)),
 			.segments = lc->segments,
 			.elements = lc->elements,
 			.version = lowest_version(&t->chunk[i]),

@@ -40,6 +40,7 @@ pbox_registrar_view_job(
 		.slots = job->slots,
 		.joined = (uint16_t)pbox_job_joined(job),
 		.window = job->window,
+		.map_epoch = job->map_epoch,
 		.policy = job->policy,
 		.snapshots = job->conf->snapshot,
 		.state = job->state,

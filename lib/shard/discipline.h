@@ -56,6 +56,9 @@ struct discipline {
 	void (*owners)(struct pbox_shard *s, const struct target *g);
 	/* It is being restored: a worker reports what it holds (RESTORE), or, f NULL, fewer workers have to. */
 	void (*report)(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+	/* Its chunk leaves this box, and it has a record, of no restoring: what goes on there is given up. NULL: chunks of such
+	 * tables do not move. */
+	void (*leave)(struct pbox_shard *s, const struct target *g);
 	/* Is it what a snapshot copies? */
 	enum discipline_cut (*at_cut)(
 		const struct pbox_fragment *fragment, const struct pbox_staging *staging);

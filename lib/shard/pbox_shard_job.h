@@ -98,6 +98,20 @@ void pbox_shard_table_restorers(struct pbox_shard_table *st, const _Atomic uint6
 /** The highest round that one of its fragments has finished; false: none has, and @p round is as it was. */
 bool pbox_shard_table_round(const struct pbox_shard_table *st, uint32_t *round);
 
+/** What becomes of a chunk of this box (R16.10). */
+struct pbox_move {
+	uint32_t chunk; /**< of the table */
+	uint16_t epoch; /**< of the map that says so */
+	bool comes;     /**< else it leaves */
+	bool apart;     /**< it comes with memory of its own, beside its endpoint's extent */
+	struct pbox_chunk memory; /**< comes: what it is to be here, but for its epoch */
+};
+/** Of one table, at the chunks of one shard; the registrar's again when the mail is back. */
+struct pbox_moves {
+	uint32_t n;
+	struct pbox_move move[];
+};
+
 /** How far restoring is (section 10). */
 struct pbox_shard_restoring {
 	uint32_t left, lost; /**< fragments */

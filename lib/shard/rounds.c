@@ -641,6 +641,15 @@ rounds_members(struct pbox_shard *s, const struct target *g)
 	rounds_complete(s, g);
 }
 
+/* Its workers bring their contributions again, where the chunk is. */
+static void
+rounds_leave(struct pbox_shard *s, const struct target *g)
+{
+	rounds_release(
+		s, g->j, g->fragment->record, g->fragment->record->round.folded, g->j->slots);
+	rounds_close(s, g);
+}
+
 /* A snapshot is of one round. A fragment that was restored to it without a result has none to give: all workers
  * hold it. */
 static enum discipline_cut
@@ -680,6 +689,7 @@ const struct discipline rounds_discipline = {
 	.members = rounds_members,
 	.owners = rounds_owners,
 	.report = rounds_report,
+	.leave = rounds_leave,
 	.at_cut = rounds_at_cut,
 	.drop = rounds_drop,
 	.bytes = rounds_bytes,

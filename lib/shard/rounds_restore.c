@@ -84,6 +84,18 @@ take_payload(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 	g->fragment->payload_crc = pbox_crc32c(0, f->payload, f->hdr.length);
 }
 
+/* What the optimiser had gathered is where the chunk was; here it may be of an earlier time. */
+static void
+forget_state(const struct target *g)
+{
+	size_t at = (size_t)g->frag * g->st->t->frag_elements, bytes = g->elements * sizeof(float);
+
+	if (g->c->s0 != NULL)
+		memset(g->c->s0 + at, 0, bytes);
+	if (g->c->s1 != NULL)
+		memset(g->c->s1 + at, 0, bytes);
+}
+
 /*
  * Decide, if all restorers have reported (R10.6). f: what the last one reported, or NULL. True: restored, and
  * answered.
@@ -105,6 +117,8 @@ decide(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 		return false;
 	if (has)
 		take_payload(s, g, f);
+	if (g->c->epoch != PBOX_MAP_EPOCH)
+		forget_state(g);
 	needed = h.version != 0 && (h.lower || g->st->t->mode == PBOX_MODE_OPTIMISER);
 	fragment->version = h.version;
 	fragment->has_result = has;

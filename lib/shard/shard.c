@@ -87,6 +87,9 @@ pbox_shard_mail(struct pbox_shard *s, const struct pbox_mail *m, uint64_t now_ns
 	case PBOX_MAIL_OWNERS:
 		shard_owners_changed(s, j);
 		break;
+	case PBOX_MAIL_MOVES:
+		shard_moves(s, j, m->table, m->moves);
+		break;
 	case PBOX_MAIL_QUOTA:
 		shard_job_quota(j, &j->inbox.bounds);
 		break;
@@ -260,7 +263,7 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 		shard_heard(s, g->j, f);
 	}
 	if (f->hdr.type == PBOX_PULL) {
-		if ((g->fragment->closed & (PBOX_FRAGMENT_RESTORING | PBOX_FRAGMENT_LOST)) != 0)
+		if ((g->fragment->closed & PBOX_FRAGMENT_NOT_HERE) != 0)
 			shard_send_unready(s, g, f);
 		else if ((f->hdr.flags & PBOX_F_CUT) != 0)
 			shard_unsupported(s, g, f, PBOX_SS_RX_PULL);
@@ -299,7 +302,8 @@ shard_is_ours(unsigned type)
 }
 
 static void
-shard_refuse(struct pbox_shard *s, const struct pbox_frame *f, enum pbox_shard_stat why)
+shard_refuse(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f,
+	enum pbox_shard_stat why)
 {
 	/* who sends too much is not worth a look at the payload */
 	if (why != PBOX_SS_DROP_RATE && f->unverified && !shard_verify(f)) {
@@ -309,6 +313,8 @@ shard_refuse(struct pbox_shard *s, const struct pbox_frame *f, enum pbox_shard_s
 	shard_count(s, why);
 	if (why <= PBOX_SS_DROP_SESSION_INCARNATION)
 		shard_send_error(s, NULL, f, PBOX_E_SESSION);
+	else if (why == PBOX_SS_DROP_MAP_EPOCH)
+		shard_moved_away(s, g, f);
 }
 
 /* Fetch ahead: the fragment, then what it points to. */
@@ -358,7 +364,7 @@ pbox_shard_rx(struct pbox_shard *s, const struct pbox_frame *frame, unsigned n, 
 		if (drop[i] == 0)
 			held |= (uint64_t)act(s, &target[i], &frame[i]) << i;
 		else
-			shard_refuse(s, &frame[i], drop[i]);
+			shard_refuse(s, &target[i], &frame[i], drop[i]);
 	}
 	shard_finish_ready(s);
 	return held;

@@ -264,7 +264,7 @@ shard_send_at(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_send *
 	unsigned worker, const struct pbox_peer *peer)
 {
 	shard_answer_address(s, j, worker, out);
-	out->hdr.map_epoch = PBOX_MAP_EPOCH;
+	out->hdr.map_epoch = atomic_load_explicit(&j->job->map_epoch, memory_order_relaxed);
 	out->peer = peer;
 	shard_count(s, PBOX_SS_TX_OTHER);
 	s->conf.ops->send(s->conf.ctx, out);

@@ -283,6 +283,9 @@ initialised(const struct target *g)
 	return g->fragment->closed == 0;
 }
 
+/* What it would be asked for is not here (yet). */
+#define PBOX_FRAGMENT_NOT_HERE (PBOX_FRAGMENT_RESTORING | PBOX_FRAGMENT_LOST | PBOX_FRAGMENT_MOVED)
+
 /* Then its record holds what workers have reported instead (shard_restore.c). */
 static inline bool
 is_restoring(const struct target *g)
@@ -382,6 +385,12 @@ void shard_answer_report(struct pbox_shard *s, const struct target *g, unsigned 
 	enum pbox_restore how, uint32_t missing);
 /* The fragment has the version that it shall have, or (lost) nobody could give that: who reported hears so. */
 void shard_restored(struct pbox_shard *s, const struct target *g, bool lost);
+
+/* shard_moves.c: chunks that come from another box, or leave for one (R16.10). */
+void shard_moves(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_shard_table *st,
+	const struct pbox_moves *moves);
+/* A frame of another epoch than its chunk: its worker may not have heard that this has moved. */
+void shard_moved_away(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 
 /* Records and members (shard_records.c). */
 /* Of a fragment that has none; NULL: all are taken. */

@@ -95,6 +95,10 @@ shard_restore(struct pbox_shard *s, const struct target *g, const struct pbox_fr
 	struct pbox_fragment *fragment = g->fragment;
 	unsigned w = f->hdr.worker;
 
+	if ((fragment->closed & PBOX_FRAGMENT_MOVED) != 0) {
+		shard_count(s, PBOX_SS_DROP_MAP_EPOCH);
+		return;
+	}
 	if (!is_restoring(g)) {
 		shard_count(s, PBOX_SS_RX_RESTORE);
 		answer_restore(s, g, w, f->hdr.round, f->hdr.ts,

@@ -132,7 +132,7 @@ shard_initialise(struct pbox_shard *s, const struct target *g, const struct pbox
 	unsigned which = f->hdr.base / t->init_elements;
 	unsigned pieces = (g->elements + t->init_elements - 1) / t->init_elements;
 
-	if ((g->fragment->closed & (PBOX_FRAGMENT_RESTORING | PBOX_FRAGMENT_LOST)) != 0) {
+	if ((g->fragment->closed & PBOX_FRAGMENT_NOT_HERE) != 0) {
 		shard_send_unready(s, g, f); /* what the workers hold comes first */
 		return;
 	}

@@ -508,6 +508,33 @@ struct pbox_stats_msg {
 
 size_t pbox_stats_encode(void *buf, size_t cap, const struct pbox_stats_msg *m);
 int pbox_stats_decode(const void *buf, size_t len, struct pbox_stats_msg *m);
+/** HOMES and HOMES_OK: which box has which chunk of a table (R16.9). */
+#define PBOX_HOMES_MOST 160 /**< chunks in one */
+
+enum pbox_homes_flags {
+	PBOX_HOMES_RESTORE =
+		1, /**< HOMES: the worker has had the table before, and will report what it holds */
+	PBOX_HOMES_PREPARE = 2, /**< HOMES: the box takes what it gets, and gives up nothing yet */
+};
+
+struct pbox_home {
+	uint8_t box, endpoint; /**< endpoint: of that box, in HOMES_OK of that box alone */
+	uint16_t
+		epoch; /**< of the map that has given it the chunk: frames for the chunk say the same */
+	uint32_t version; /**< the lowest of its fragments, in HOMES_OK of its box alone */
+};
+
+struct pbox_homes {
+	uint32_t table, chunks, first;
+	uint16_t count;
+	uint16_t epoch; /**< of the map; HOMES without entries asks for it */
+	uint16_t flags; /**< enum pbox_homes_flags */
+	uint16_t out;   /**< bit by box: it is out of use */
+	struct pbox_home home[PBOX_HOMES_MOST]; /**< of chunks first, first + 1, ... */
+};
+
+size_t pbox_homes_encode(void *buf, size_t cap, const struct pbox_homes *m);
+int pbox_homes_decode(const void *buf, size_t len, struct pbox_homes *m);
 
 size_t pbox_error_encode(void *buf, size_t cap, const struct pbox_error_msg *m);
 int pbox_error_decode(const void *buf, size_t len, struct pbox_error_msg *m);

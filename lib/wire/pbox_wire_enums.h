@@ -49,6 +49,8 @@ extern "C" {
 	X(PBOX_BOXES_OK, 0x18, BOXES_OK)     \
 	X(PBOX_STATS, 0x19, STATS)           \
 	X(PBOX_STATS_OK, 0x1A, STATS_OK)     \
+	X(PBOX_HOMES, 0x1B, HOMES)           \
+	X(PBOX_HOMES_OK, 0x1C, HOMES_OK)     \
 	X(PBOX_PUSH, 0x20, PUSH)             \
 	X(PBOX_PUSH_OK, 0x21, PUSH_OK)       \
 	X(PBOX_PULL, 0x22, PULL)             \
@@ -59,13 +61,13 @@ extern "C" {
 	X(PBOX_INIT_OK, 0x27, INIT_OK)       \
 	X(PBOX_RESTORE, 0x28, RESTORE)       \
 	X(PBOX_RESTORE_OK, 0x29, RESTORE_OK) \
+	X(PBOX_MOVED, 0x2A, MOVED)           \
 	X(PBOX_FETCH, 0x2B, FETCH)           \
 	X(PBOX_FETCHED, 0x2C, FETCHED)
 /** Numbers that are taken, for what a later release does (section 13): a box refuses requests by these names. */
-#define PBOX_TYPES_LATER(X)            \
-	X(PBOX_TASK, 0x15, TASK)       \
-	X(PBOX_TASK_OK, 0x16, TASK_OK) \
-	X(PBOX_MOVED, 0x2A, MOVED)
+#define PBOX_TYPES_LATER(X)      \
+	X(PBOX_TASK, 0x15, TASK) \
+	X(PBOX_TASK_OK, 0x16, TASK_OK)
 enum pbox_type { PBOX_TYPES(PBOX_LIST_SYMBOL) PBOX_TYPES_LATER(PBOX_LIST_SYMBOL) };
 
 /** Formats of elements (R2.3), with their bytes: those narrower than fp32, and all. */

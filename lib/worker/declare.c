@@ -31,6 +31,7 @@ declare_drop(struct declaring *g)
 	map_free(&g->map);
 	free(g->agreed.got);
 	g->agreed = (struct map_seen){0};
+	spread_end(&g->homes);
 	table_free(g->t);
 	g->t = NULL;
 	g->mapping = false;
@@ -156,6 +157,13 @@ declare_finish(struct session *s, struct declaring *g)
 	struct pbox_client_error *err = &g->d->err;
 	int rc;
 
+	if (s->w->boxes > 1) {
+		/* by another map: homes.c asks again */
+		s->w->homes.again |= g->homes.epoch != s->w->homes.epoch && s->w->tables > 0;
+		if (s->w->tables == 0)
+			s->w->homes.epoch = g->homes.epoch;
+		spread_end(&g->homes);
+	}
 	rc = table_layout(g->t, &g->map, (uint32_t)g->pages.cap, err);
 	if (rc == 0)
 		rc = g->t->discipline->begin(s, g->t, g->d->what->first_round, err);
@@ -238,6 +246,48 @@ declare_at(struct pbox_worker *w, struct declaring *g, unsigned box)
 	return 1;
 }
 
+/** Which box has which chunk now (R16.9); 1: there is more to do. */
+static int
+declare_homes(struct session *s, struct declaring *g)
+{
+	struct spread *x = &g->homes;
+	bool moved = false;
+	int rc;
+
+	if (x->next == NULL && spread_begin(x, &g->t, 1, 0) != 0)
+		return pbox_client_fail(&g->d->err, PBOX_C_MEMORY, "no memory for the map");
+	rc = spread_step(s->w, x);
+	for (uint32_t i = 0; i < g->t->chunks; i++)
+		moved |= x->next != NULL && x->next[0][i].epoch != g->t->chunk[i].epoch;
+	if (rc < 0) {
+		g->d->err = s->w->fatal;
+		return rc;
+	}
+	/* nothing has: no box has to hear it */
+	if (rc > 0 && (x->phase == SPREAD_ASK || moved))
+		return 1;
+	if (x->changed || x->newer) {
+		spread_end(x);
+		return 1;
+	}
+	for (uint32_t i = 0; i < g->t->chunks; i++) {
+		struct chunk *k = &g->t->chunk[i];
+		const struct pbox_home *n = &x->next[0][i];
+
+		if (n->epoch == k->epoch)
+			continue;
+		if (n->box >= s->w->boxes || n->endpoint >= s->w->box[n->box]->endpoints)
+			return pbox_client_fail(&g->d->err, PBOX_C_REFUSED,
+				"the map of table %u is not sound: chunk %u at endpoint %u of box %u",
+				g->t->number, i, n->endpoint, n->box);
+		k->box = n->box;
+		k->endpoint = n->endpoint;
+		k->epoch = n->epoch;
+		k->version = n->version;
+	}
+	return 0;
+}
+
 /** DECLARE at all boxes, then MAP; 1: there is more to do. */
 static int
 proceed(struct session *s, struct declaring *g)
@@ -270,6 +320,8 @@ proceed(struct session *s, struct declaring *g)
 		return declare_refused(s, g, p);
 	if (rc == 0 && g->box + 1 < s->w->boxes)
 		return declare_at(s->w, g, g->box + 1);
+	if (rc == 0 && s->w->boxes > 1)
+		rc = declare_homes(s, g);
 	return rc != 0 ? rc : declare_finish(s, g);
 }
 
@@ -302,6 +354,8 @@ declare_due(const struct session *s)
 		return UINT64_MAX;
 	if (g->t == NULL)
 		return g->again_ns;
+	if (g->homes.next != NULL)
+		return spread_due(s->w, &g->homes);
 	return pager_due(&g->pages);
 }
 

@@ -106,6 +106,7 @@ struct frag {
 	bool pushed : 1; /* by this worker */
 	bool lags : 1;   /* its round was before the latest of the table when this worker joined */
 	bool lost : 1; /* its last push was lost with the box, and no operation has failed for it */
+	bool moving : 1; /* its chunk has moved, and the new box has not heard of all workers what they have */
 };
 
 struct chunk {
@@ -115,7 +116,8 @@ struct chunk {
 	uint16_t epoch;                       /* of the map that has it there */
 	uint16_t
 		lane; /* whose queues have its pieces: that of the endpoint when the table was laid out */
-	uint8_t box; /* of the worker's */
+	uint8_t box;  /* of the worker's */
+	uint8_t home; /* the box by the first map */
 };
 
 /** What this worker retains of a fragment (retained.c). */
@@ -125,6 +127,8 @@ struct retained {
 	uint16_t contributors;
 	bool have; /* its payload is in table.retained_payload */
 };
+
+#define FRAGS_MOVING (1u << 31)
 
 /** A version that has come, and which of this worker's pushes is the last one in it. */
 struct frag_version {
@@ -179,7 +183,8 @@ struct pbox_worker_table {
 	struct retained *retained; /* by fragment */
 	struct frag_clock *clock;  /* by fragment; NULL: the table is in rounds */
 	struct set_log *sets;      /* that the box has answered with SET_OK */
-	uint16_t restoring; /* bit by box: RESTORE of it comes before its operations there go on */
+	/* bit by box: RESTORE of it comes before its operations there go on; or FRAGS_MOVING: that of some fragments */
+	uint32_t restoring;
 	bool resumed;       /* its rounds go on where the program says (first_round) */
 	bool gained;        /* the worker has got slots in a round (R15.8), which ... */
 	uint32_t gained_in; /* ... is this one, and the program has not asked for them yet */
@@ -228,7 +233,8 @@ table_frag_number(const struct pbox_worker_table *t, const struct frag *f)
 static inline bool
 frag_restoring(const struct pbox_worker_table *t, const struct frag *f)
 {
-	return t->restoring != 0 && (t->restoring >> t->chunk[f->chunk].box & 1) != 0;
+	return t->restoring != 0 &&
+	       ((t->restoring >> t->chunk[f->chunk].box & 1) != 0 || f->moving);
 }
 
 static inline uint32_t

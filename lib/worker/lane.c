@@ -74,8 +74,8 @@ is_mixed(const struct pbox_worker *w)
 void
 lane_settle_all(struct pbox_worker *w)
 {
-	bool steady =
-		w->lanes > 1 && !w->failed && !w->shut && !w->planned && w->declaring.d == NULL;
+	bool steady = w->lanes > 1 && !w->failed && !w->shut && !w->planned &&
+		      w->declaring.d == NULL && homes_steady(&w->homes);
 
 	if (w->lanes == 1)
 		return;

@@ -107,7 +107,8 @@ map_chunk(const struct session *s, struct pbox_worker_table *t, struct table_map
 		.version = e->version,
 		.endpoint = endpoint,
 		.epoch = t->map_epoch,
-		.box = box};
+		.box = box,
+		.home = box};
 	m->first[i] = (uint32_t)m->used;
 	m->count[i] = e->segments;
 	memcpy(m->segment + m->used, e->segment, e->segments * sizeof(e->segment[0]));
@@ -277,10 +278,12 @@ map_compare(struct session *s, struct pbox_worker_table *t, struct map_again *m,
 				err, PBOX_C_REFUSED, "the box's MAPPED is malformed");
 		if (m->seen.got[i])
 			continue;
-		if (m->entry.chunk_id != t->chunk[i].id || box != t->chunk[i].box ||
+		if (m->entry.chunk_id != t->chunk[i].id || box != t->chunk[i].home ||
 			!same_segments(t, i, &m->entry))
 			return other_map(s, t, &h, err);
-		if (box == s->index) {
+		/* or it has moved: the box says where it is then (R16.9) */
+		if (box == s->index && t->chunk[i].box == box &&
+			(s->w->boxes == 1 || t->chunk[i].epoch == r->map_epoch)) {
 			t->chunk[i].endpoint = endpoint;
 			t->chunk[i].epoch = r->map_epoch;
 			lane_moved(s->w, &t->chunk[i]);

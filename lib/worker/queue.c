@@ -431,7 +431,7 @@ is_early(const struct ep *ep, const struct frag *f)
 {
 	const struct session *s = ep->s;
 
-	if (rejoin_restoring(s)) /* RESTOREs come before all operations */
+	if (rejoin_restoring(s) || s->moving.left > 0) /* RESTOREs come before all operations */
 		return true;
 	if ((f->order & ORDER_LATEST) != 0 && s->w->lagging > 0)
 		return true;

@@ -25,6 +25,7 @@ rejoin_close(struct session *s)
 		pager_close(&r->pages);
 	free(r->map.seen.got);
 	r->map = (struct map_again){0};
+	spread_end(&r->homes);
 }
 
 bool
@@ -102,6 +103,8 @@ rejoin_due(const struct session *s)
 		return UINT64_MAX;
 	if (r->joining)
 		return s->join.done ? 0 : s->join.next_tx;
+	if (r->phase == PHASE_HOMES)
+		return spread_due(s->w, &r->homes);
 	return r->phase == PHASE_MAP ? pager_due(&r->pages) : UINT64_MAX;
 }
 
@@ -141,6 +144,7 @@ phase_table(struct session *s, uint32_t table, enum rejoin_phase phase)
 	s->rejoin.phase = phase;
 	s->rejoin.table = table;
 	pager_reset(&s->rejoin.pages);
+	spread_end(&s->rejoin.homes);
 }
 
 /** A table that a restarted box does not get back; NULL: there is none. */
@@ -183,6 +187,7 @@ begin_again(struct session *s)
 		r->cause = m->incarnation != s->incarnation ? REJOIN_RESTARTED : REJOIN_FORGOTTEN;
 	rejoin_close(s);
 	declare_renew(w);
+	homes_renew(s);
 	s->rejoin.reporting = NULL;
 	flight_withdraw_all(s);
 	queue_clear(s);
@@ -193,7 +198,7 @@ begin_again(struct session *s)
 	request_renew(s);
 	w->count.restarts++;
 	for (uint32_t i = 0; i < w->tables; i++)
-		w->table[i]->restoring |= (uint16_t)(1u << s->index);
+		w->table[i]->restoring |= 1u << s->index;
 	phase_table(s, 0, PHASE_DECLARE);
 	if (w->tables == 0)
 		rejoin_finish(s);
@@ -284,8 +289,36 @@ tick_map(struct session *s)
 		free(r->map.seen.got);
 		r->map = (struct map_again){0};
 		sets_compact(t);
-		phase_table(s, r->table, PHASE_SET);
+		phase_table(s, r->table, s->w->boxes > 1 ? PHASE_HOMES : PHASE_SET);
 	}
+}
+
+/** The box knows the chunks that it had at first: show it which it has. */
+static void
+tick_homes(struct session *s)
+{
+	struct spread *x = &s->rejoin.homes;
+	struct pbox_worker_table *t = s->w->table[s->rejoin.table];
+
+	if (x->next == NULL) {
+		if (spread_begin(x, &s->w->table[s->rejoin.table], 1, PBOX_HOMES_RESTORE) != 0) {
+			text_fail(s->w, PBOX_C_MEMORY, "no memory for another map");
+			return;
+		}
+		spread_only(x, s, s->w->homes.epoch);
+	}
+	if (spread_step(s->w, x) != 0)
+		return;
+	for (uint32_t i = 0; i < t->chunks; i++) {
+		struct chunk *k = &t->chunk[i];
+
+		if (k->box != s->index)
+			continue;
+		k->endpoint = x->next[0][i].endpoint < s->endpoints ? x->next[0][i].endpoint : 0;
+		lane_moved(s->w, k);
+	}
+	s->w->homes.again |= x->newer;
+	phase_table(s, s->rejoin.table, PHASE_SET);
 }
 
 /** One after the other, as the box takes none that is earlier than the last of its group. */
@@ -326,7 +359,7 @@ tick_restore(struct session *s)
 	if (s->rejoin.left > 0)
 		return;
 	s->rejoin.reporting = NULL;
-	s->w->table[r->table]->restoring &= (uint16_t) ~(1u << s->index);
+	s->w->table[r->table]->restoring &= ~(1u << s->index);
 	if (r->table + 1 < s->w->tables) {
 		phase_table(s, r->table + 1, PHASE_MAP);
 		queue_rebuild(s->w);
@@ -364,6 +397,8 @@ rejoin_tick(struct session *s)
 		tick_declare(s);
 	if (r->phase == PHASE_MAP && !w->failed)
 		tick_map(s);
+	if (r->phase == PHASE_HOMES && !w->failed)
+		tick_homes(s);
 	if (r->phase == PHASE_SET && !w->failed)
 		tick_set(s);
 	if (r->phase == PHASE_RESTORE && !w->failed)

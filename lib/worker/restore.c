@@ -35,11 +35,63 @@ next_of(struct session *s, const struct pbox_worker_table *t, unsigned endpoint)
 		const struct chunk *k = &t->chunk[*chunk];
 
 		if (k->endpoint != endpoint || k->box != s->index ||
-			*index * t->frag_elements >= k->elements)
+			*index * t->frag_elements >= k->elements || t->frag[k->frag].moving)
 			continue;
 		return &t->frag[k->frag + (*index)++];
 	}
 	return NULL;
+}
+
+/** The next one that has moved to this endpoint, or NULL. */
+static struct frag *
+next_moving(struct session *s, unsigned endpoint)
+{
+	struct pbox_worker *w = s->w;
+	struct moving *m = &s->moving;
+	uint32_t *table = &m->table[endpoint], *chunk = &m->chunk[endpoint],
+		 *index = &m->frag[endpoint];
+
+	for (; *table < w->tables; (*table)++, *chunk = *index = 0) {
+		const struct pbox_worker_table *t = w->table[*table];
+
+		/* a box that was started again hears of its hyper-parameters first */
+		if ((t->restoring >> s->index & 1) != 0)
+			return NULL;
+		for (; *chunk < t->chunks; (*chunk)++, *index = 0) {
+			const struct chunk *k = &t->chunk[*chunk];
+
+			if (k->endpoint != endpoint || k->box != s->index)
+				continue;
+			while (*index * (uint64_t)t->frag_elements < k->elements) {
+				struct frag *f = &t->frag[k->frag + (*index)++];
+
+				if (f->moving && f->state == FRAG_IDLE)
+					return f;
+			}
+		}
+	}
+	return NULL;
+}
+
+/** Those of chunks that have moved take half of the window: the other half is for pushes, which other workers may wait for
+ * before they hear of the move (R16.10). */
+static unsigned
+moving_pump(struct ep *ep, unsigned most)
+{
+	struct session *s = ep->s;
+	unsigned n = 0;
+
+	while (s->moving.left > 0 && n < most && ep->overtaking < ep->win.max / 2 &&
+		ep->in_flight + 1 < ep->win.max &&
+		ep->in_flight - ep->waiting < window_frames(&ep->win)) {
+		struct frag *f = next_moving(s, (unsigned)(ep - s->ep));
+
+		if (f == NULL)
+			break;
+		flight_launch(ep, f, PBOX_RESTORE, true);
+		n++;
+	}
+	return n;
 }
 
 unsigned
@@ -47,10 +99,10 @@ restore_pump(struct ep *ep, unsigned most)
 {
 	struct session *s = ep->s;
 	struct rejoin *r = &s->rejoin;
-	unsigned n = 0;
+	unsigned n = moving_pump(ep, most);
 
 	if (r->reporting == NULL)
-		return 0;
+		return n;
 	while (n < most && ep->in_flight < ep->win.max &&
 		ep->in_flight - ep->waiting < window_frames(&ep->win)) {
 		struct frag *f = next_of(s, r->reporting, (unsigned)(ep - s->ep));
@@ -75,8 +127,22 @@ fragment_done(struct session *s, struct ep *ep, struct flight *fl, const struct 
 	loss_answer(ep, fl, &answer, s->w->now);
 	window_answered(&ep->win, ep->limited, s->w->now);
 	flight_land(ep, fl);
-	s->rejoin.left--;
 	ep->lane->count.restored_fragments++;
+}
+
+/** The box goes on with a fragment that has moved there, and so does the program. */
+static void
+moving_done(struct session *s, struct pbox_worker_table *t, struct frag *f)
+{
+	struct pbox_worker *w = s->w;
+
+	assert(s->moving.left > 0 && w->homes.left > 0);
+	f->moving = false;
+	s->moving.left--;
+	w->homes.left--;
+	for (uint32_t i = 0; w->homes.left == 0 && i < w->tables; i++)
+		w->table[i]->restoring &= ~FRAGS_MOVING;
+	queue_check(w, t, f);
 }
 
 void
@@ -88,11 +154,12 @@ restore_answer(
 	const char *name = t->tensor[t->piece[f->piece].tensor].name;
 	struct pbox_hdr wait;
 
-	assert(t == s->rejoin.reporting && s->rejoin.left > 0);
+	assert(f->moving || (t == s->rejoin.reporting && s->rejoin.left > 0));
 	if (h->type == PBOX_ERROR) {
 		text_fail(s->w, PBOX_C_REFUSED,
-			"RESTORE of tensor '%s' to the box at %s, which was restarted: it answered %s (%u)",
-			name, s->name, pbox_errcode_name(h->aux), h->aux);
+			"RESTORE of tensor '%s' to the box at %s, %s: it answered %s (%u)", name,
+			s->name, f->moving ? "to which it has moved" : "which was restarted",
+			pbox_errcode_name(h->aux), h->aux);
 		return;
 	}
 	switch (h->aux) {
@@ -100,10 +167,16 @@ restore_answer(
 		fragment_done(s, ep, fl, h);
 		t->discipline->restored(s, t, f, h->base);
 		table_recounts(t);
+		if (f->moving)
+			moving_done(s, t, f);
+		else
+			s->rejoin.left--;
 		return;
 	case PBOX_RESTORE_LOST:
 		text_fail(s->w, PBOX_C_LOST,
-			"the box at %s was restarted, and no worker could give it round %u of tensor '%s' back (a worker without keep_copies, or one that was killed as well): start the job again from a checkpoint",
+			f->moving
+				? "a chunk has moved to the box at %s, and no worker could give it round %u of tensor '%s' (a worker without keep_copies, or one that was killed as well): start the job again from a checkpoint"
+				: "the box at %s was restarted, and no worker could give it round %u of tensor '%s' back (a worker without keep_copies, or one that was killed as well): start the job again from a checkpoint",
 			s->name, h->base, name);
 		return;
 	case PBOX_RESTORE_GIVE:

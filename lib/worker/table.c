@@ -276,9 +276,8 @@ table_frags_at(const struct pbox_worker_table *t, unsigned box)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < t->chunks; i++)
-		if (t->chunk[i].box == box)
-			n += (t->chunk[i].elements - 1) / t->frag_elements + 1;
+	for (uint32_t i = 0; i < t->frags; i++)
+		n += t->chunk[t->frag[i].chunk].box == box && !t->frag[i].moving;
 	return n;
 }
 

@@ -13,6 +13,7 @@
 /* The interface to the host: create and destroy, datagrams and time in, what is due out. */
 
 #define LONGEST_SLEEP NS_PER_S
+#define FIRST_EPOCH   1 /* of a map from which nothing has moved */
 
 /** R12.1 */
 static void
@@ -60,6 +61,7 @@ pbox_worker_create(const struct pbox_client_conf *conf, const struct sockaddr_in
 	w->lanes = 1;
 	w->nonce = port->random(port->ctx);
 	w->next_id = (uint32_t)port->random(port->ctx) | 1;
+	w->homes.epoch = w->homes.seen = FIRST_EPOCH;
 	if (w->lane[0] == NULL || boxes_session(w, box) == NULL || !worker_copy_conf(w, conf)) {
 		pbox_worker_destroy(w);
 		return NULL;
@@ -71,6 +73,7 @@ void
 pbox_worker_destroy(struct pbox_worker *w)
 {
 	declare_free(w); /* of a session */
+	spread_end(&w->homes.spread);
 	for (unsigned i = 0; i < w->boxes; i++) {
 		session_close(w->box[i]);
 		free(w->box[i]);
@@ -196,6 +199,7 @@ pbox_worker_tick(struct pbox_worker *w, uint64_t now, uint64_t drained)
 		session_tick(w->box[i]);
 	if (w->boxes > 1)
 		boxes_follow(w);
+	homes_tick(w);
 	w->opened |= boxes_ready(w);
 	/* the fragments of a lane may be for endpoints of any other one (mixed): all start before one sends */
 	for (unsigned k = 0; k < w->lanes && !w->failed && !w->shut; k++)
@@ -207,6 +211,8 @@ pbox_worker_tick(struct pbox_worker *w, uint64_t now, uint64_t drained)
 	end_if_failed(w);
 	if (w->failed)
 		return due;
+	if (homes_due(w) < due)
+		due = homes_due(w);
 	for (unsigned k = 0; k < w->lanes; k++) {
 		if (w->lane[k]->starting != NULL && !w->shut)
 			return 0;

@@ -15,6 +15,7 @@
  *     boxes.c             a job at several boxes: which, and are they alike?
  *     join.c refusal.c path.c           how a session begins: handshake, refusals, path MTU
  *     rejoin.c restore.c                failover: a new session after a restart of the box
+ *     homes.c spread.c                  chunks that move from box to box
  *     declare.c pager.c map.c table.c chunks.c  DECLARE and MAP, the first time and after a restart of the box
  *     lane.c              lanes: endpoints that a thread drives by itself
  *     queue.c transfer.c loss_recovery.c flight.c timer.c window.c  operations to fragments to frames to answers, loss
@@ -45,6 +46,7 @@
 
 #include "flow.h"
 #include "times.h"
+#include "homes.h"
 #include "pbox_worker.h"
 
 /* ---- link.c: frames in datagrams ------------------------------------------------------------ */
@@ -299,7 +301,7 @@ bool table_fits(const struct pbox_worker_table *t, uint32_t frag_elements, uint3
 int table_layout(struct pbox_worker_table *t, const struct table_map *m, uint32_t cap,
 	struct pbox_client_error *err);
 
-/** Fragments of the chunks that a box has. */
+/** Fragments of the chunks that a box has, but for those that move there. */
 uint32_t table_frags_at(const struct pbox_worker_table *t, unsigned box);
 
 /** The declaration under way. */
@@ -310,6 +312,7 @@ struct declaring {
 	struct pager pages;
 	unsigned box;             /* that is asked now: one after the other */
 	struct map_seen agreed;   /* chunks of its map that are as the first box has them */
+	struct spread homes;      /* which box has which of them */
 	uint64_t again_ns, again; /* after RUNNING: when, and the pause after that */
 	uint64_t mapped;          /* the run in which it has asked for the map already; 0: none */
 	bool mapping;
@@ -333,6 +336,7 @@ enum rejoin_phase {
 	PHASE_NONE, /* all of it; or there is no new one */
 	PHASE_DECLARE,
 	PHASE_MAP,
+	PHASE_HOMES,
 	PHASE_SET,
 	PHASE_RESTORE,
 };
@@ -345,6 +349,7 @@ struct rejoin {
 	uint32_t table; /* under way */
 	struct pager pages;
 	struct map_again map;
+	struct spread homes;
 	/* RESTORE */
 	struct pbox_worker_table *reporting; /* NULL: none is */
 	uint32_t left;                       /* fragments of it at this box */
@@ -394,15 +399,6 @@ const struct pbox_set *sets_at(const struct pbox_worker_table *t, unsigned i);
 void sets_free(struct pbox_worker_table *t);
 
 /* ---- boxes.c: a job at several boxes (section 16) ------------------------------------------------- */
-
-#define BOXES_ANSWER 512
-
-/** The question which boxes there are, under way if `asked`. */
-struct boxes_ask {
-	struct pbox_worker_request request;
-	uint8_t answer[BOXES_ANSWER];
-	bool asked;
-};
 
 /** One more box of the worker, at that control endpoint; its session is not open. NULL: no memory. */
 struct session *boxes_session(struct pbox_worker *w, const struct sockaddr_in *at);
@@ -454,6 +450,7 @@ struct session {
 	struct join join;
 	struct path path;
 	struct rejoin rejoin;
+	struct moving moving;
 };
 
 void session_open(struct session *s, uint64_t deadline);
@@ -596,6 +593,7 @@ struct pbox_worker {
 	bool renumbered;           /* the first box has given another run: the others follow */
 	bool astray;               /* another box has a later run than the first one gave */
 	struct pbox_boxes_ok list; /* of the first box, if there are several */
+	struct homes homes;
 	struct sockaddr_in named[WORKER_BOXES]; /* by the program; n_named 0: one */
 	unsigned n_named;
 	uint16_t worker, workers; /* of the first WELCOME */

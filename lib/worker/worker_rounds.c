@@ -144,7 +144,7 @@ round_restored(struct session *s, struct pbox_worker_table *t, struct frag *f, u
 		/* a push whose result was not asked for: only the box had it, and so
 		 * it is lost */
 		snprintf(text, sizeof(text),
-			"round %u of tensor '%s': the box at %s was restarted after this worker's push of it and before the round ended, and has lost it: push it again",
+			"round %u of tensor '%s': the box at %s was restarted after this worker's push of it and before the round ended, or its chunk moved there, and has lost it: push it again",
 			f->round, name, s->name);
 		if (f->pulls > 0 || !f->pushed)
 			queue_fail_fragment(t, f, PBOX_C_LOST, text);

@@ -22,7 +22,7 @@ BOX = 0x0123456789ABCDEF, 7, 2, 0xCAFEBABE  # token, job, worker, incarnation
 VALUES = [1.0, -2.5, 0.15625, 0.0, 65504.0, -0.0, 2.0 ** -14, 3.0]
 FROM_BOX = {"RETRY", "WELCOME", "DECLARED", "MAPPED", "SET_OK", "STATUS_OK", "LEFT", "ERROR",
             "PONG", "NOT_READY", "PUSH_OK", "RESULT", "WAIT", "INIT_OK", "RESTORE_OK", "FETCHED",
-            "WORK_OK", "TASK_OK", "BOXES_OK", "STATS_OK", "MOVED"}
+            "WORK_OK", "TASK_OK", "BOXES_OK", "STATS_OK", "HOMES_OK", "MOVED"}
 
 
 def header(kind, joined=True, **more):
@@ -369,6 +369,20 @@ def later_frames(s):
         if name in proto.LATER_TYPES:
             more = {"chunk": 95} if number < proto.FIRST_DATA_TYPE else {"chunk": 0x00010003, "round": 41}
             s.add(f"{name.lower()}, of a later release", "R13.2", header(name, **more))
+    s.add("moved", "R16.10", header("MOVED", chunk=0x00010003, round=41))
+
+
+def homes_frames(s):
+    """Section 16: chunks that move."""
+    s.control("homes, the question", "R16.9", proto.Homes(0, 0, 0, 0))
+    s.control("homes said", "R16.9", proto.Homes(0, 3, 0, 7, 3, 0, [[0, 0, 1, 0], [2, 0, 7, 0], [1, 0, 6, 0]]))
+    s.control("homes_ok of box 2", "R16.9", proto.HomesOk(0, 3, 0, 7, 0, 2, [[0, 0, 1, 0], [2, 4, 7, 41], [1, 0, 6, 0]]))
+    s.add("moved with an epoch", "R16.10", header("MOVED", chunk=3, round=41, map_epoch=7, frag=6))
+    for name, message in (
+            ("homes beyond the chunks", proto.Homes(0, 1, 1, 2, 1, 0, [[0, 0, 1, 0]]).pack()),
+            ("homes of a 17th box", proto.Homes(0, 1, 0, 2, 1, 0, [[16, 0, 1, 0]]).pack()),
+            ("homes that end too early", proto.Homes(0, 1, 0, 2, 0, 0, [[1, 0, 2, 0]]).pack()[:-1])):
+        s.add(name, "R3.3", header("HOMES", chunk=201), message, drop="control_malformed")
 
 
 def auth_frames(s):
@@ -435,6 +449,7 @@ def build():
     slot_frames(s)
     circle_frames(s)
     clock_frames(s)
+    homes_frames(s)
     return {"protocol": proto.VERSION, "frames": s.frames, "datagrams": s.datagrams, "auth": auth}
 
 

@@ -25,6 +25,8 @@ MAX_ENDPOINTS = 64
 MAX_SEGMENTS = 64
 MAX_SET = 16
 MAX_BOXES = 16
+MAX_HOMES = 160
+HOMES_RESTORE, HOMES_PREPARE = 1, 2
 
 TYPES = {
     0x01: "HELLO", 0x02: "RETRY", 0x03: "JOIN", 0x04: "WELCOME", 0x05: "DECLARE",
@@ -35,11 +37,13 @@ TYPES = {
     0x27: "INIT_OK", 0x28: "RESTORE", 0x29: "RESTORE_OK",
     0x2B: "FETCH", 0x2C: "FETCHED",
     0x13: "WORK", 0x14: "WORK_OK", 0x17: "BOXES", 0x18: "BOXES_OK",
+    0x1B: "HOMES", 0x1C: "HOMES_OK",
     # of a later release (R13.2)
     0x15: "TASK", 0x16: "TASK_OK",
-    0x19: "STATS", 0x1A: "STATS_OK", 0x2A: "MOVED",
+    0x19: "STATS", 0x1A: "STATS_OK",
+    0x2A: "MOVED",
 }
-LATER_TYPES = {"TASK", "TASK_OK", "MOVED"}
+LATER_TYPES = {"TASK", "TASK_OK"}
 TYPE = {name: number for number, name in TYPES.items()}
 FIRST_DATA_TYPE = 0x20
 
@@ -741,6 +745,37 @@ class Stats:
 
 
 @dataclass
+class Homes:
+    """R16.9."""
+    TYPE: ClassVar[int] = 0x1B
+    table: int = 0
+    chunks: int = 0
+    first: int = 0
+    epoch: int = 0
+    flags: int = 0
+    out: int = 0
+    homes: list = field(default_factory=list)  # of [box, endpoint, epoch, version]
+
+    def pack(self):
+        return struct.pack("<IIIHHHH", self.table, self.chunks, self.first, len(self.homes), self.epoch, self.flags,
+                           self.out) + b"".join(struct.pack("<BBHI", *o) for o in self.homes)
+
+    @classmethod
+    def unpack(cls, data):
+        r = _Reader(data)
+        table, chunks, first, n, epoch, flags, out = r.get("IIIHHHH")
+        _malformed_if(n > MAX_HOMES or first + n > chunks, "homes")
+        homes = [list(r.get("BBHI")) for _ in range(n)]
+        _malformed_if(any(o[0] >= MAX_BOXES for o in homes), "box of a home")
+        return cls(table, chunks, first, epoch, flags, out, homes)
+
+
+@dataclass
+class HomesOk(Homes):
+    TYPE: ClassVar[int] = 0x1C
+
+
+@dataclass
 class Error:
     TYPE: ClassVar[int] = 0x0F
     code: int = 0
@@ -771,7 +806,7 @@ class Error:
 
 
 MESSAGES = {m.TYPE: m for m in (Hello, Retry, Join, Welcome, Declare, Declared, Map, Mapped,
-                                NotReady, Set, Status, StatusOk, Work, WorkOk, BoxesOk, Stats, Error)}
+                                NotReady, Set, Status, StatusOk, Work, WorkOk, BoxesOk, Stats, Homes, HomesOk, Error)}
 
 
 # ---- chunks ---------------------------------------------------------------------------------

@@ -491,8 +491,36 @@ check_stats(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t cap)
 	return (int)pbox_stats_encode(out, cap, &m);
 }
 
+static int
+check_homes(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t cap)
+{
+	struct pbox_homes m;
+	json_t *list = json_object_get(p, "homes");
+
+	if (pbox_homes_decode(buf, len, &m) != 0)
+		return -1;
+	N(table);
+	N(chunks);
+	N(first);
+	N(epoch);
+	N(flags);
+	N(out);
+	UNIT_EQ_U64(json_array_size(list), m.count);
+	for (unsigned i = 0; i < m.count; i++) {
+		json_t *o = json_array_get(list, i);
+
+		UNIT_EQ_U64(json_integer_value(json_array_get(o, 0)), m.home[i].box);
+		UNIT_EQ_U64(json_integer_value(json_array_get(o, 1)), m.home[i].endpoint);
+		UNIT_EQ_U64(json_integer_value(json_array_get(o, 2)), m.home[i].epoch);
+		UNIT_EQ_U64(json_integer_value(json_array_get(o, 3)), m.home[i].version);
+	}
+	return (int)pbox_homes_encode(out, cap, &m);
+}
+
 static const checker checkers[PBOX_FIRST_DATA_TYPE] = {
 	[PBOX_STATS] = check_stats,
+	[PBOX_HOMES] = check_homes,
+	[PBOX_HOMES_OK] = check_homes,
 	[PBOX_WORK] = check_work,
 	[PBOX_WORK_OK] = check_work_ok,
 	[PBOX_BOXES_OK] = check_boxes_ok,

@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/*
+ * Which box has which chunk of a job at several (R16.9 to R16.11). The first box decides it: its plan. Workers ask it for that, and show it to
+ * all boxes; so each learns what comes to it, and what leaves.
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "registrar_impl.h"
+
+/* Workers that have not asked for a new map are asked whether they live: so they hear of it. */
+#define ASK_EVERY (100 * NS_PER_MS)
+#define ASK_TIMES 50
+/* A box that was started again may have given numbers to maps that it has forgotten, and no worker remembers: some. */
+#define FORGOTTEN 16
+
+/* Of a job. */
+struct homes {
+	uint16_t mails;  /* MOVES under way */
+	uint32_t table;  /* of these */
+	uint32_t comes;  /* fragments that are new here with them */
+	bool restores;   /* some of them are to be restored */
+	uint64_t ask_ns; /* when workers are asked next */
+	unsigned asked;  /* how often they were */
+};
+
+/* Of a worker's session. */
+struct homes_member {
+	uint16_t asked; /* for the map of that epoch */
+	bool knows;     /* it has asked, or shown all that it knew */
+};
+
+static struct homes *
+homes_of(const struct pbox_job *job)
+{
+	return registrar_job_state(job, PART_homes);
+}
+
+static struct homes_member *
+homes_member(const struct pbox_job *job, unsigned w)
+{
+	return registrar_member_state(job, PART_homes, w);
+}
+
+static bool
+epoch_is_later(uint16_t a, uint16_t b)
+{
+	return (int16_t)(a - b) > 0;
+}
+
+static void
+note_epoch(struct pbox_job *job, uint16_t epoch)
+{
+	if (epoch_is_later(epoch, atomic_load_explicit(&job->map_epoch, memory_order_relaxed)))
+		atomic_store_explicit(&job->map_epoch, epoch, memory_order_relaxed);
+}
+
+static void
+homes_not_ready(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_job *job,
+	const char *text)
+{
+	struct pbox_not_ready m = {.expected = job->workers,
+		.joined = (uint16_t)pbox_job_joined(job),
+		.first_missing = PBOX_NO_WORKER,
+		.silent_ms = NEVER_SEEN};
+
+	snprintf(m.text, sizeof(m.text), "%s", text);
+	registrar_reply(
+		r, f, PBOX_NOT_READY, pbox_not_ready_encode(r->scratch, sizeof(r->scratch), &m));
+}
+
+/* ---- chunks that come and leave ----------------------------------------------------------------- */
+
+/* What an entry of HOMES changes here. */
+enum change { NOTHING, NOTED, COMES, LEAVES };
+
+static enum change
+change_of(const struct pbox_table *t, const struct pbox_homes *m, uint32_t i)
+{
+	const struct pbox_home *h = &m->home[i - m->first];
+	bool prepare = (m->flags & PBOX_HOMES_PREPARE) != 0;
+
+	if (!epoch_is_later(h->epoch, t->home[i].epoch))
+		return NOTHING;
+	if (h->box == t->box)
+		return COMES;
+	return prepare ? NOTHING : t->home[i].box == t->box ? LEAVES : NOTED;
+}
+
+/* What the shards do of one page. */
+struct page_moves {
+	struct pbox_moves *of[PBOX_MAX_SHARDS];
+	uint32_t index[PBOX_HOMES_MOST], n; /* those that come */
+	struct pbox_chunk memory[PBOX_HOMES_MOST];
+};
+
+static void
+free_moves(const struct pbox_registrar *r, struct page_moves *p)
+{
+	for (unsigned s = 0; s < r->conf.n_shards; s++)
+		free(p->of[s]);
+}
+
+static bool
+add_move(
+	const struct pbox_registrar *r, struct page_moves *p, unsigned endpoint, struct pbox_move m)
+{
+	struct pbox_moves **of = &p->of[r->conf.endpoint[endpoint].shard];
+
+	if (*of == NULL)
+		*of = calloc(1, sizeof(**of) + PBOX_HOMES_MOST * sizeof(m));
+	if (*of == NULL)
+		return false;
+	(*of)->move[(*of)->n++] = m;
+	return true;
+}
+
+/* Memory for those that come; and for each shard what becomes of its chunks. -errno with err: nothing has changed. */
+static int
+prepare(struct pbox_registrar *r, struct pbox_job *job, struct pbox_table *t,
+	const struct pbox_homes *m, struct page_moves *p, struct pbox_error *err)
+{
+	size_t bytes = t->bytes;
+	uint32_t k = 0;
+	bool good = true;
+	int ret;
+
+	for (uint32_t i = m->first; i < m->first + m->count; i++)
+		if (change_of(t, m, i) == COMES)
+			p->index[p->n++] = i;
+	ret = pbox_table_take(t, p->index, p->n, r->place, r->conf.n_endpoints, r->load,
+		pbox_job_left(job), p->memory, err);
+	if (ret < 0)
+		return ret;
+	job->bytes += t->bytes - bytes;
+	for (uint32_t i = m->first; good && i < m->first + m->count; i++) {
+		enum change what = change_of(t, m, i);
+		struct pbox_move x = {.chunk = i, .epoch = m->home[i - m->first].epoch};
+
+		if (what == COMES) {
+			x.comes = true;
+			x.memory = p->memory[k++];
+			x.apart = t->chunk[i].endpoint == PBOX_ELSEWHERE;
+			good = add_move(r, p, x.memory.endpoint, x);
+		} else if (what == LEAVES) {
+			good = add_move(r, p, t->layout.chunk[i].endpoint, x);
+		}
+	}
+	return good ? 0 : pbox_fail(err, ENOMEM, "out of memory for moves of table %u", t->id);
+}
+
+static void
+post_moves(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt,
+	struct page_moves *p)
+{
+	struct homes *h = homes_of(job);
+
+	h->table = jt->t.id;
+	h->comes = 0;
+	h->restores = p->n > 0;
+	for (uint32_t k = 0; k < p->n; k++)
+		if (jt->t.chunk[p->index[k]].endpoint == PBOX_ELSEWHERE)
+			h->comes += p->memory[k].fragments;
+	if (p->n > 0)
+		registrar_restore_moves(job, jt);
+	for (unsigned s = 0; s < r->conf.n_shards; s++)
+		h->mails += p->of[s] != NULL;
+	for (unsigned s = 0; s < r->conf.n_shards; s++) {
+		struct pbox_mail mail = {.kind = PBOX_MAIL_MOVES,
+			.job = job->shard[s],
+			.table = pbox_shard_table_of(job->shard[s], jt->t.id),
+			.moves = p->of[s]};
+
+		if (p->of[s] == NULL)
+			continue;
+		p->of[s] = NULL;
+		registrar_mail(r, &mail);
+	}
+}
+
+/* What it shows that is new here. 1: the shards do it; 0: nothing is left to do; or -errno with err. */
+static int
+adopt(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt,
+	const struct pbox_homes *m, struct pbox_error *err)
+{
+	struct pbox_table *t = &jt->t;
+	struct page_moves *p = calloc(1, sizeof(*p));
+	unsigned comes = 0, leaves = 0;
+	int ret = p != NULL ? prepare(r, job, t, m, p, err)
+			    : pbox_fail(err, ENOMEM, "out of memory for moves of table %u", t->id);
+
+	if (ret < 0) {
+		if (p != NULL)
+			free_moves(r, p);
+		free(p);
+		return ret;
+	}
+	for (uint32_t i = m->first; i < m->first + m->count; i++) {
+		const struct pbox_home *h = &m->home[i - m->first];
+		enum change what = change_of(t, m, i);
+
+		if (epoch_is_later(h->epoch, t->plan[i].epoch)) /* it has forgotten its plan */
+			t->plan[i] = (struct pbox_table_home){.box = h->box, .epoch = h->epoch};
+		if (what == NOTHING)
+			continue;
+		comes += what == COMES;
+		leaves += what == LEAVES;
+		t->home[i] = (struct pbox_table_home){.box = h->box, .epoch = h->epoch};
+	}
+	note_epoch(job, m->epoch);
+	if (comes + leaves > 0) {
+		jt->finished.known = jt->look.on = false;
+		registrar_event(r, PBOX_LOG_INFO,
+			"job '%s': of table %u, by map %u, %u chunks come and %u leave", job->name,
+			t->id, m->epoch, comes, leaves);
+		post_moves(r, job, jt, p);
+	}
+	free_moves(r, p);
+	free(p);
+	return homes_of(job)->mails > 0;
+}
+
+/* A shard has done it. */
+static void
+homes_moved(struct pbox_registrar *r, const struct pbox_mail *m)
+{
+	struct pbox_job *job = pbox_shard_job_of(m->job);
+	struct homes *h = homes_of(job);
+	struct pbox_job_table *jt = job->table[h->table];
+
+	(void)r;
+	free(m->moves);
+	PBOX_ASSERT(h->mails > 0);
+	if (--h->mails > 0)
+		return;
+	jt->t.n_fragments += h->comes;
+	if (h->restores)
+		registrar_restore_moving(jt);
+}
+
+/* ---- HOMES ------------------------------------------------------------------------------------------ */
+
+static uint32_t
+version_here(const struct pbox_table *t, uint32_t i)
+{
+	const struct pbox_chunk *c = &t->chunk[i];
+	uint32_t lowest = 0;
+
+	for (unsigned f = 0; t->home[i].box == t->box && f < c->fragments; f++) {
+		uint32_t v = pbox_chunk_frag_version(c, f);
+
+		if (f == 0 || pbox_serial_diff(v, lowest) < 0)
+			lowest = v;
+	}
+	return lowest;
+}
+
+/* Chunks `first` and on: by the plan, or as they are. */
+static void
+reply_homes(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job,
+	const struct pbox_table *t, struct pbox_homes *m, bool plan)
+{
+	uint32_t left = t->n_chunks - m->first;
+
+	if (plan)
+		m->count = (uint16_t)(left < PBOX_HOMES_MOST ? left : PBOX_HOMES_MOST);
+	m->chunks = t->n_chunks;
+	m->epoch = job->map_epoch;
+	m->flags = 0;
+	for (uint32_t i = m->first; i < m->first + m->count; i++) {
+		const struct pbox_table_home *h = plan ? &t->plan[i] : &t->home[i];
+		bool here = !plan && h->box == t->box;
+
+		m->home[i - m->first] = (struct pbox_home){
+			.box = h->box,
+			.endpoint = (uint8_t)(here ? t->layout.chunk[i].endpoint : 0),
+			.epoch = h->epoch,
+			.version = here ? version_here(t, i) : 0,
+		};
+	}
+	registrar_reply(r, f, PBOX_HOMES_OK, pbox_homes_encode(r->scratch, sizeof(r->scratch), m));
+}
+
+static void
+homes_question(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job,
+	const struct pbox_table *t, struct pbox_homes *m)
+{
+	struct homes_member *w = homes_member(job, f->hdr.worker);
+
+	if (r->conf.boxes.box != 0) {
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m->table,
+			"which box has which chunk is asked of the first one");
+		return;
+	}
+	if (m->first > t->n_chunks)
+		m->first = t->n_chunks;
+	w->asked = job->map_epoch;
+	w->knows = true;
+	reply_homes(r, f, job, t, m, true);
+}
+
+static bool
+homes_fit(const struct pbox_registrar *r, const struct pbox_table *t, const struct pbox_homes *m)
+{
+	for (unsigned i = 0; i < m->count; i++)
+		if (m->home[i].box >= r->conf.boxes.boxes)
+			return false;
+	return m->chunks == t->n_chunks && t->home != NULL;
+}
+
+static void
+homes_shown(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job,
+	struct pbox_job_table *jt, struct pbox_homes *m)
+{
+	struct pbox_error err = {0};
+	int ret;
+
+	if (!homes_fit(r, &jt->t, m)) {
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m->table,
+			"table %u has %u chunks at %u boxes", m->table, jt->t.n_chunks,
+			r->conf.boxes.boxes);
+		return;
+	}
+	if (homes_of(job)->mails > 0) {
+		homes_not_ready(r, f, job, "chunks come and leave");
+		return;
+	}
+	ret = adopt(r, job, jt, m, &err);
+	if (ret < 0)
+		registrar_event(r, PBOX_LOG_WARN, "job '%s': %s", job->name, err.text);
+	if (ret != 0) {
+		homes_not_ready(r, f, job, ret < 0 ? err.text : "chunks come and leave");
+		return;
+	}
+	if ((m->flags & PBOX_HOMES_RESTORE) == 0) {
+		registrar_restore_without(r, job, jt, f->hdr.worker);
+		if (registrar_restoring(r, job, jt) > 0) {
+			homes_not_ready(r, f, job, "chunks that come are being restored");
+			return;
+		}
+	}
+	if ((m->flags & PBOX_HOMES_PREPARE) == 0 && m->table + 1 == job->n_tables &&
+		m->first + m->count == m->chunks)
+		homes_member(job, f->hdr.worker)->knows = true;
+	reply_homes(r, f, job, &jt->t, m, false);
+}
+
+static void
+on_homes(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
+{
+	struct pbox_job_table *jt;
+	struct pbox_homes m;
+
+	if (r->conf.boxes.boxes < 2) {
+		count_control(r, PBOX_RS_DROP_TYPE);
+		registrar_unsupported(r, f, pbox_type_name(f->hdr.type));
+		return;
+	}
+	if (pbox_homes_decode(f->payload, f->hdr.length, &m) < 0) {
+		count_control(r, PBOX_RS_DROP_MALFORMED);
+		return;
+	}
+	count_control(r, PBOX_RS_RX_HOMES);
+	jt = m.table < job->member[f->hdr.worker].declared ? job->table[m.table] : NULL;
+	if (jt == NULL)
+		registrar_refuse(
+			r, f, PBOX_E_BAD_REQUEST, m.table, "declare table %u first", m.table);
+	else if (jt->failed)
+		registrar_refuse(
+			r, f, (enum pbox_errcode)jt->error.code, m.table, "%s", jt->error.text);
+	else if (!jt->built || jt->shards_open < r->conf.n_shards)
+		homes_not_ready(r, f, job, "the table is not mapped yet");
+	else if (m.count == 0 && m.epoch == 0)
+		homes_question(r, f, job, &jt->t, &m);
+	else
+		homes_shown(r, f, job, jt, &m);
+}
+
+/* ---- the operator --------------------------------------------------------------------------------- */
+
+/* May chunks of the job move now? */
+static int
+may_move(const struct pbox_registrar *r, const struct pbox_job *job, struct pbox_error *err)
+{
+	const struct pbox_endpoint *first = &r->conf.boxes.at[0];
+
+	if (r->conf.boxes.boxes < 2)
+		return pbox_fail(err, EINVAL, "this box is alone: 'boxes' names several");
+	if (r->conf.boxes.box != 0)
+		return pbox_fail(err, EINVAL,
+			"chunks move by a command to the first box, at %u.%u.%u.%u", first->ipv4[0],
+			first->ipv4[1], first->ipv4[2], first->ipv4[3]);
+	if (job->window < 2)
+		return pbox_fail(err, EINVAL,
+			"job '%s' has a window of 1, and chunks move in jobs with 2 or more: give it more memory or packets",
+			job->name);
+	for (uint32_t i = 0; i < job->n_tables; i++) {
+		const struct pbox_job_table *jt = job->table[i];
+
+		if (jt->failed || !jt->built || jt->shards_open < r->conf.n_shards ||
+			(jt->restoring && !jt->moving))
+			return pbox_fail(err, EAGAIN,
+				"table %u of job '%s' is not mapped, or is being restored: wait until it is, or has failed",
+				i, job->name);
+	}
+	for (unsigned w = 0; w < job->workers; w++)
+		if (job->resumed && !homes_member(job, w)->knows)
+			return pbox_fail(err, EAGAIN,
+				"worker %u of job '%s' has not said yet which box has which chunk, after a restart of this one or a loss of its session: wait for it",
+				w, job->name);
+	return 0;
+}
+
+/* What of the table goes with its chunks today. */
+static int
+may_leave(const struct pbox_job *job, const struct pbox_table *t, struct pbox_error *err)
+{
+	if (pbox_optim_states(t->optimiser) == 0 && t->pull_format == PBOX_FMT_FP32)
+		return 0;
+	return pbox_fail(err, EINVAL,
+		"table %u of job '%s' has optimiser %s and pulls %s: this release moves chunks of all-reduce and of sgd, with results in fp32",
+		t->id, job->name, pbox_optimiser_name(t->optimiser),
+		pbox_format_name(t->pull_format));
+}
+
+static uint16_t
+next_epoch(const struct pbox_job *job)
+{
+	return (uint16_t)(job->map_epoch + (job->resumed ? FORGOTTEN : 1));
+}
+
+/* The workers hear of a new map at once. */
+static void
+ask_workers(struct pbox_registrar *r, struct pbox_job *job)
+{
+	struct homes *h = homes_of(job);
+
+	h->asked++;
+	h->ask_ns = r->now_ns + ASK_EVERY;
+	for (unsigned w = 0; w < job->workers; w++)
+		if (registrar_has_session(job, w) && homes_member(job, w)->asked != job->map_epoch)
+			registrar_ping(r, job, w);
+}
+
+static void
+homes_tick(struct pbox_registrar *r, struct pbox_job *job)
+{
+	const struct homes *h = homes_of(job);
+
+	if (h->ask_ns != 0 && r->now_ns >= h->ask_ns && h->asked < ASK_TIMES)
+		ask_workers(r, job);
+}
+
+int
+pbox_registrar_move(struct pbox_registrar *r, uint16_t id, uint32_t table, uint32_t first,
+	uint32_t last, unsigned box, uint64_t now_ns, struct pbox_error *err)
+{
+	struct pbox_job *job = id < r->conf.max_jobs ? r->job[id] : NULL;
+	struct pbox_table *t;
+	uint16_t epoch;
+	int n = 0, ret;
+
+	r->now_ns = now_ns;
+	if (job == NULL || job->state != PBOX_JOB_OPEN)
+		return pbox_fail(err, ENOENT, "there is no job %u", id);
+	ret = may_move(r, job, err);
+	if (ret < 0)
+		return ret;
+	if (table >= job->n_tables)
+		return pbox_fail(
+			err, ENOENT, "job '%s' has %u tables: 0 and on", job->name, job->n_tables);
+	t = &job->table[table]->t;
+	if (first > last || last >= t->n_chunks)
+		return pbox_fail(err, ENOENT, "table %u of job '%s' has chunks 0 to %u", table,
+			job->name, t->n_chunks > 0 ? t->n_chunks - 1 : 0);
+	if (box >= r->conf.boxes.boxes)
+		return pbox_fail(err, ENOENT, "job '%s' is at boxes 0 to %u", job->name,
+			r->conf.boxes.boxes - 1u);
+	ret = may_leave(job, t, err);
+	if (ret < 0)
+		return ret;
+	epoch = next_epoch(job);
+	for (uint32_t i = first; i <= last; i++) {
+		if (t->plan[i].box == box)
+			continue;
+		t->plan[i] = (struct pbox_table_home){.box = (uint8_t)box, .epoch = epoch};
+		n++;
+	}
+	if (n == 0)
+		return 0;
+	note_epoch(job, epoch);
+	registrar_event(r, PBOX_LOG_INFO, "job '%s': map %u: %d chunks of table %u go to box %u",
+		job->name, epoch, n, table, box);
+	homes_of(job)->asked = 0;
+	ask_workers(r, job);
+	return n;
+}
+
+const struct registrar_part registrar_homes_part = {
+	.name = "which box has which chunk",
+	.types = {{on_homes, PBOX_HOMES}},
+	.mails = 1u << PBOX_MAIL_MOVES,
+	.mail = homes_moved,
+	.tick = homes_tick,
+	.job_state = sizeof(struct homes),
+	.member_state = sizeof(struct homes_member),
+};

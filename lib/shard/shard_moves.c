@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/*
+ * Chunks of a job at several boxes come and leave while it trains (R16.10). One that leaves is closed for good in its epoch: what it was
+ * stays in its memory. One that comes is restored, as all are after a restart of the box.
+ */
+
+#include "shard_impl.h"
+
+static void
+fragment_leaves(struct pbox_shard *s, struct target *g)
+{
+	struct pbox_fragment *fragment = g->fragment;
+
+	if (is_restoring(g)) {
+		if (fragment->record != NULL)
+			shard_record_close(s, g->j, fragment);
+		atomic_fetch_sub_explicit(&g->st->restoring, 1, memory_order_release);
+	} else if (fragment->record != NULL) {
+		g->st->discipline->leave(s, g);
+	}
+	fragment->closed =
+		(uint8_t)((fragment->closed & ~PBOX_FRAGMENT_RESTORING) | PBOX_FRAGMENT_MOVED);
+}
+
+static void
+leaves(struct pbox_shard *s, struct target *g, const struct pbox_move *m)
+{
+	for (g->frag = 0; g->frag < g->c->fragments; g->frag++) {
+		g->fragment = &g->c->fragment[g->frag];
+		if ((g->fragment->closed & PBOX_FRAGMENT_MOVED) == 0)
+			fragment_leaves(s, g);
+	}
+	g->c->epoch = m->epoch;
+}
+
+/* Where it has been here before, its last version may be the one that it has now: that is kept then (R10.6). */
+static void
+comes(struct pbox_shard *s, struct target *g, const struct pbox_move *m)
+{
+	struct pbox_chunk *c = g->c;
+
+	if (c->endpoint != PBOX_ELSEWHERE) {
+		leaves(s, g, m);
+	} else {
+		c->param = m->memory.param;
+		c->s0 = m->memory.s0;
+		c->s1 = m->memory.s1;
+		c->wire = m->memory.wire;
+		c->fragment = m->memory.fragment;
+	}
+	for (unsigned f = 0; f < m->memory.fragments; f++) {
+		struct pbox_fragment *fragment = &c->fragment[f];
+
+		PBOX_ASSERT(fragment->record == NULL);
+		fragment->closed = PBOX_FRAGMENT_RESTORING;
+		if (g->st->t->mode == PBOX_MODE_OPTIMISER && !fragment->has_result)
+			fragment->closed |= PBOX_FRAGMENT_UNINITIALISED;
+	}
+	/* the room of the extent is exchanged with fragments that lie there alone */
+	if (m->apart)
+		g->st->spare[m->memory.endpoint] = NULL;
+	atomic_fetch_add_explicit(&g->st->restoring, m->memory.fragments, memory_order_release);
+	c->epoch = m->epoch;
+	/* other cores, and the control thread, look whose it is */
+	__atomic_store_n(&c->fragments, m->memory.fragments, __ATOMIC_RELEASE);
+	__atomic_store_n(&c->endpoint, m->memory.endpoint, __ATOMIC_RELEASE);
+}
+
+void
+shard_moves(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_shard_table *st,
+	const struct pbox_moves *moves)
+{
+	PBOX_ASSERT(s->n_ready == 0 && st->discipline->leave != NULL);
+	for (uint32_t i = 0; i < moves->n; i++) {
+		const struct pbox_move *m = &moves->move[i];
+		struct target g = {.j = j,
+			.st = st,
+			.c = &st->t->chunk[m->chunk],
+			.chunk = st->t->first_chunk_id + m->chunk};
+
+		if (m->comes)
+			comes(s, &g, m);
+		else
+			leaves(s, &g, m);
+	}
+}
+
+void
+shard_moved_away(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	struct pbox_send out = {
+		.hdr =
+			{
+				.type = PBOX_MOVED,
+				.chunk = f->hdr.chunk,
+				.frag = f->hdr.frag,
+				.round = f->hdr.round,
+				.ts = f->hdr.ts,
+			},
+	};
+
+	/* the other way round this box has not heard of it yet, and the worker goes on asking */
+	if ((int16_t)(g->c->epoch - f->hdr.map_epoch) > 0)
+		shard_send_to(s, g, &out, f->hdr.worker);
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include "worker_impl.h"
+
+/*
+ * Chunks move from box to box while the program trains (R16.9 to R16.11). A box says that there is a new map; the worker asks for it, shows
+ * it to all boxes, and then reports what it has of each chunk that has moved to the box that has it now, as after a restart.
+ */
+
+/** Its fragments wait until the new box has heard of all workers what they have. */
+static void
+chunk_moves(
+	struct pbox_worker *w, struct pbox_worker_table *t, uint32_t i, const struct pbox_home *n)
+{
+	struct chunk *k = &t->chunk[i];
+
+	k->box = n->box;
+	k->endpoint = n->endpoint;
+	k->epoch = n->epoch;
+	lane_moved(w, k);
+	for (uint32_t f = k->frag; f < t->frags && t->frag[f].chunk == i; f++)
+		t->frag[f].moving = true;
+	t->restoring |= FRAGS_MOVING;
+}
+
+/** Count again what is to be reported to each box. */
+static void
+homes_recount(struct pbox_worker *w)
+{
+	w->homes.left = 0;
+	for (unsigned b = 0; b < w->boxes; b++)
+		w->box[b]->moving = (struct moving){0};
+	for (uint32_t i = 0; i < w->tables; i++)
+		for (uint32_t f = 0; f < w->table[i]->frags; f++) {
+			const struct frag *x = &w->table[i]->frag[f];
+
+			if (!x->moving)
+				continue;
+			w->homes.left++;
+			w->box[w->table[i]->chunk[x->chunk].box]->moving.left++;
+		}
+}
+
+static bool
+is_sound(struct pbox_worker *w, const struct pbox_home *n)
+{
+	if (n->box < w->boxes && n->endpoint < w->box[n->box]->endpoints)
+		return true;
+	text_fail(w, PBOX_C_REFUSED,
+		"the map of job '%s' is not sound: a chunk at endpoint %u of box %u", w->job,
+		n->endpoint, n->box);
+	return false;
+}
+
+/**
+ * All boxes know the map. What is on its way is withdrawn, at all of them: pushes of chunks that move take their places in windows that
+ * may be full of later ones, and these of other workers would wait for those (R6.9).
+ */
+static void
+homes_switch(struct pbox_worker *w)
+{
+	struct spread *x = &w->homes.spread;
+	uint32_t moved = 0;
+
+	for (uint32_t i = 0; i < x->tables; i++)
+		for (uint32_t k = 0; k < w->table[i]->chunks; k++) {
+			moved += x->next[i][k].epoch != w->table[i]->chunk[k].epoch;
+			if (!is_sound(w, &x->next[i][k]))
+				return;
+		}
+	if (moved > 0 && !w->conf.keep_copies) {
+		text_fail(w, PBOX_C_LOST,
+			"chunks of job '%s' move to other boxes, and this worker keeps no copies to give them: open the client with keep_copies",
+			w->job);
+		return;
+	}
+	for (unsigned b = 0; moved > 0 && b < w->boxes; b++)
+		flight_withdraw_all(w->box[b]);
+	for (uint32_t i = 0; moved > 0 && i < x->tables; i++)
+		for (uint32_t k = 0; k < w->table[i]->chunks; k++)
+			if (x->next[i][k].epoch != w->table[i]->chunk[k].epoch)
+				chunk_moves(w, w->table[i], k, &x->next[i][k]);
+	w->homes.epoch = x->epoch;
+	spread_end(x);
+	if (moved == 0)
+		return;
+	homes_recount(w);
+	for (unsigned b = 0; b < w->boxes; b++)
+		if (w->box[b]->rejoin.reporting != NULL)
+			restore_begin(w->box[b], w->box[b]->rejoin.reporting);
+	queue_rebuild(w);
+}
+
+void
+homes_tick(struct pbox_worker *w)
+{
+	struct homes *h = &w->homes;
+	int rc;
+
+	if (w->boxes < 2 || !w->opened || w->shut || w->failed)
+		return;
+	if (h->spread.next == NULL) {
+		if (!homes_behind(h))
+			return;
+		h->again = false;
+		if (spread_begin(&h->spread, w->table, w->tables, PBOX_HOMES_RESTORE) != 0) {
+			text_fail(w, PBOX_C_MEMORY, "no memory for another map");
+			return;
+		}
+		h->spread.epoch = h->seen;
+	}
+	rc = spread_step(w, &h->spread);
+	if (rc != 0)
+		return;
+	/* there is a newer one already */
+	if (h->spread.changed || h->spread.newer || (int16_t)(h->seen - h->spread.epoch) > 0) {
+		spread_end(&h->spread);
+		h->again = true;
+		return;
+	}
+	homes_switch(w);
+}
+
+uint64_t
+homes_due(const struct pbox_worker *w)
+{
+	if (w->boxes < 2 || !w->opened || w->shut)
+		return UINT64_MAX;
+	if (w->homes.spread.next == NULL)
+		return homes_behind(&w->homes) ? 0 : UINT64_MAX;
+	return spread_due(w, &w->homes.spread);
+}
+
+void
+homes_renew(struct session *s)
+{
+	struct pbox_worker *w = s->w;
+
+	if (w->homes.spread.next != NULL) {
+		spread_end(&w->homes.spread);
+		w->homes.again = true;
+	}
+	/* what moves there is reported with all that the box has had */
+	for (uint32_t i = 0; i < w->tables; i++)
+		for (uint32_t f = 0; f < w->table[i]->frags; f++)
+			if (w->table[i]->chunk[w->table[i]->frag[f].chunk].box == s->index)
+				w->table[i]->frag[f].moving = false;
+	if (w->boxes > 1)
+		homes_recount(w);
+}
+
+bool
+homes_why(const struct pbox_worker *w, const struct pbox_worker_table *t, char *text, size_t cap)
+{
+	if (w->boxes < 2 || t == NULL || w->failed)
+		return false;
+	if (w->homes.spread.next != NULL) {
+		const struct session *s =
+			w->box[w->homes.spread.phase == SPREAD_ASK ? 0 : w->homes.spread.box];
+
+		pbox_text_add(text, cap, "chunks of the job move (map %u), and the box at %s %s",
+			w->homes.seen, s->name,
+			w->homes.spread.request.answer_type == PBOX_NOT_READY
+				? "is not ready for that"
+				: "is shown which");
+		return true;
+	}
+	if (w->homes.left == 0 || (t->restoring & FRAGS_MOVING) == 0)
+		return false;
+	pbox_text_add(text, cap,
+		"chunks of the job have moved (map %u), and %llu fragments wait until all workers have reported to their new boxes what they have",
+		w->homes.epoch, (unsigned long long)w->homes.left);
+	return true;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef HOMES_H
+#define HOMES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <pbox_wire.h>
+
+#include "pbox_worker.h"
+
+struct pbox_worker_table;
+struct session;
+
+/* ---- a job at several boxes: boxes.c (section 16) ------------------------------------------- */
+
+#define BOXES_ANSWER 512
+
+/** The question which boxes there are, under way if `asked`. */
+struct boxes_ask {
+	struct pbox_worker_request request;
+	uint8_t answer[BOXES_ANSWER];
+	bool asked;
+};
+
+/* ---- chunks that move: spread.c, homes.c (R16.9 to R16.11) ---------------------------------- */
+
+enum spread_phase {
+	SPREAD_ASK,     /* the first box: which has which */
+	SPREAD_PREPARE, /* all: take what comes to you */
+	SPREAD_SHOW,    /* all: close what you have no more */
+};
+
+/** What is asked and shown of some tables. */
+struct spread {
+	struct pbox_worker_table **table;
+	struct pbox_home **next; /* by table and chunk; NULL: nothing is under way */
+	uint32_t tables;
+	uint16_t flags, epoch; /* epoch: of the map */
+	enum spread_phase phase;
+	bool only;           /* one box is shown what is known */
+	bool changed, newer; /* there is another map now; a box knows of it */
+	unsigned box;        /* that is shown it, */
+	uint32_t at, first;  /* of which table, and from which chunk on */
+	uint64_t again_ns, pause;
+	bool asked; /* request is under way, at s, or answered */
+	struct session *s;
+	struct pbox_worker_request request;
+	uint8_t payload[20 + 8 * PBOX_HOMES_MOST], answer[1500 - PBOX_MTU_OVERHEAD];
+};
+
+/** From what is known of these tables on; -1: no memory. */
+int spread_begin(
+	struct spread *x, struct pbox_worker_table **table, uint32_t tables, uint16_t flags);
+/** After that: show it to one box, by the map of that epoch. */
+void spread_only(struct spread *x, const struct session *s, uint16_t epoch);
+/** 1: there is more to do, 0: done, -1: the session has failed. */
+int spread_step(struct pbox_worker *w, struct spread *x);
+uint64_t spread_due(const struct pbox_worker *w, const struct spread *x);
+void spread_end(struct spread *x);
+
+/** Of a worker. */
+struct homes {
+	uint16_t epoch; /* the chunks of its tables are by the map of that */
+	uint16_t seen;  /* the latest that a box has said */
+	bool again;     /* some table is by an earlier one */
+	uint64_t left;  /* fragments that move */
+	struct spread spread;
+};
+/** Of a session: fragments that have moved to its box, and which is reported next, by endpoint. */
+struct moving {
+	uint64_t left;
+	uint32_t table[PBOX_MAX_ENDPOINTS], chunk[PBOX_MAX_ENDPOINTS], frag[PBOX_MAX_ENDPOINTS];
+};
+
+void homes_tick(struct pbox_worker *w);
+uint64_t homes_due(const struct pbox_worker *w);
+static inline bool
+homes_behind(const struct homes *h)
+{
+	return h->again || (int16_t)(h->seen - h->epoch) > 0;
+}
+/** A box has said the epoch of a map. */
+static inline void
+homes_heard(struct homes *h, uint16_t epoch)
+{
+	if ((int16_t)(epoch - h->seen) > 0)
+		h->seen = epoch;
+}
+/** Nothing moves. */
+static inline bool
+homes_steady(const struct homes *h)
+{
+	return !homes_behind(h) && h->spread.next == NULL && h->left == 0;
+}
+/** The box of the session has another session for the worker. */
+void homes_renew(struct session *s);
+bool homes_why(
+	const struct pbox_worker *w, const struct pbox_worker_table *t, char *text, size_t cap);
+
+#endif /* HOMES_H */

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdlib.h>
+
+#include "worker_impl.h"
+
+/*
+ * Which box has which chunk of some tables (R16.9): the worker asks the first box, and shows it to all, or shows one what it knows. First
+ * all boxes take what comes to them, then those that lose chunks close them: none is without a box that has memory for it.
+ */
+
+#define SPREAD_FIRST_PAUSE NS_PER_MS
+#define SPREAD_LAST_PAUSE  (50 * NS_PER_MS)
+
+int
+spread_begin(struct spread *x, struct pbox_worker_table **table, uint32_t tables, uint16_t flags)
+{
+	spread_end(x);
+	x->next = calloc(tables + (size_t)1, sizeof(*x->next));
+	if (x->next == NULL)
+		return -1;
+	x->table = table;
+	x->tables = tables;
+	x->flags = flags;
+	for (uint32_t i = 0; i < tables; i++) {
+		x->next[i] = calloc(table[i]->chunks + (size_t)1, sizeof(*x->next[i]));
+		if (x->next[i] == NULL) {
+			spread_end(x);
+			return -1;
+		}
+		for (uint32_t k = 0; k < table[i]->chunks; k++)
+			x->next[i][k] = (struct pbox_home){.box = table[i]->chunk[k].box,
+				.endpoint = (uint8_t)table[i]->chunk[k].endpoint,
+				.epoch = table[i]->chunk[k].epoch,
+				.version = table[i]->chunk[k].version};
+	}
+	x->phase = SPREAD_ASK;
+	return 0;
+}
+
+void
+spread_only(struct spread *x, const struct session *s, uint16_t epoch)
+{
+	x->only = true;
+	x->box = s->index;
+	x->epoch = epoch;
+	x->phase = SPREAD_SHOW;
+}
+
+void
+spread_end(struct spread *x)
+{
+	if (x->asked && x->s != NULL)
+		request_drop(x->s, &x->request);
+	for (uint32_t i = 0; x->next != NULL && i < x->tables; i++)
+		free(x->next[i]);
+	free(x->next);
+	*x = (struct spread){0};
+}
+
+/** The next page goes. */
+static void
+page_send(struct pbox_worker *w, struct spread *x)
+{
+	const struct pbox_worker_table *t = x->table[x->at];
+	struct pbox_homes m = {.table = t->number, .chunks = t->chunks, .first = x->first};
+	uint32_t left = t->chunks - x->first;
+	size_t length;
+
+	if (x->phase != SPREAD_ASK) {
+		m.epoch = x->epoch;
+		m.flags = (uint16_t)(x->flags |
+				     (x->phase == SPREAD_PREPARE ? PBOX_HOMES_PREPARE : 0));
+		m.count = (uint16_t)(left < PBOX_HOMES_MOST ? left : PBOX_HOMES_MOST);
+		for (unsigned i = 0; i < m.count; i++)
+			m.home[i] = (struct pbox_home){.box = x->next[x->at][x->first + i].box,
+				.epoch = x->next[x->at][x->first + i].epoch};
+	}
+	length = pbox_homes_encode(x->payload, sizeof(x->payload), &m);
+	x->s = w->box[x->phase == SPREAD_ASK ? 0 : x->box];
+	x->asked = true;
+	request_begin(
+		x->s, &x->request, PBOX_HOMES, x->payload, length, x->answer, sizeof(x->answer));
+}
+
+/** What an answer says of the chunks. */
+static void
+page_take(struct pbox_worker *w, struct spread *x, const struct pbox_homes *m)
+{
+	const struct pbox_worker_table *t = x->table[x->at];
+
+	homes_heard(&w->homes, m->epoch);
+	if (x->phase == SPREAD_ASK) {
+		if (x->at == 0 && x->first == 0)
+			x->epoch = m->epoch;
+		x->changed |= m->epoch != x->epoch; /* in the middle of it: ask again */
+	}
+	for (uint32_t i = m->first; i < m->first + m->count && i < t->chunks; i++) {
+		const struct pbox_home *h = &m->home[i - m->first];
+		struct pbox_home *n = &x->next[x->at][i];
+
+		if (x->phase == SPREAD_ASK && (int16_t)(h->epoch - n->epoch) > 0)
+			*n = (struct pbox_home){.box = h->box, .epoch = h->epoch};
+		x->newer |= x->phase != SPREAD_ASK && (int16_t)(h->epoch - n->epoch) > 0;
+		if (x->phase == SPREAD_SHOW && h->epoch == n->epoch && h->box == x->box) {
+			n->endpoint = h->endpoint;
+			n->version = h->version;
+		}
+	}
+}
+
+/** On to the next page, table, box, pass; false: that was the last. */
+static bool
+page_next(struct pbox_worker *w, struct spread *x, const struct pbox_homes *m)
+{
+	x->first += m->count > 0 ? m->count : 1;
+	if (x->first < x->table[x->at]->chunks)
+		return true;
+	x->first = 0;
+	if (++x->at < x->tables)
+		return true;
+	x->at = 0;
+	if (x->only)
+		return false;
+	if (x->phase == SPREAD_ASK) {
+		x->box = 0;
+		x->phase = SPREAD_PREPARE;
+		return true;
+	}
+	if (++x->box < w->boxes)
+		return true;
+	x->box = 0;
+	if (x->phase == SPREAD_SHOW)
+		return false;
+	x->phase = SPREAD_SHOW;
+	return true;
+}
+
+/** May the request go to that box now? */
+static bool
+may_talk(const struct pbox_worker *w, const struct spread *x)
+{
+	const struct session *s = w->box[x->phase == SPREAD_ASK ? 0 : x->box];
+
+	if (s->phase != SESSION_OPEN || !s->listed || rejoin_pauses(s))
+		return false;
+	return x->only || s->rejoin.phase == PHASE_NONE || s->rejoin.phase == PHASE_RESTORE;
+}
+
+int
+spread_step(struct pbox_worker *w, struct spread *x)
+{
+	struct pbox_client_error err = {.code = PBOX_C_REFUSED};
+	struct pbox_homes m;
+
+	if (x->tables == 0)
+		return 0;
+	if (!x->asked) {
+		if (w->now < x->again_ns || !may_talk(w, x))
+			return 1;
+		page_send(w, x);
+	}
+	if (x->request.listed)
+		return 1;
+	x->asked = false;
+	if (x->request.answer_type == PBOX_NOT_READY) {
+		x->pause = x->pause == 0 ? SPREAD_FIRST_PAUSE : x->pause * 2;
+		if (x->pause > SPREAD_LAST_PAUSE)
+			x->pause = SPREAD_LAST_PAUSE;
+		x->again_ns = w->now + x->pause;
+		return 1;
+	}
+	x->pause = 0;
+	if (x->request.answer_type != PBOX_HOMES_OK ||
+		pbox_homes_decode(x->answer, x->request.answer_len, &m) != 0 ||
+		m.table != x->table[x->at]->number || m.chunks != x->table[x->at]->chunks ||
+		m.first != x->first || (m.count == 0 && m.chunks > 0)) {
+		pbox_worker_result(
+			&x->request, PBOX_HOMES_OK, "which box has which chunk", &w->fatal, &err);
+		if (err.text[0] == 0)
+			pbox_client_fail(&err, PBOX_C_REFUSED, "the box's HOMES_OK is not sound");
+		text_fail(w, err.code, "%s", err.text);
+		return -1;
+	}
+	page_take(w, x, &m);
+	if (page_next(w, x, &m))
+		return spread_step(w, x);
+	return 0;
+}
+
+uint64_t
+spread_due(const struct pbox_worker *w, const struct spread *x)
+{
+	if (x->tables == 0 || x->asked || !may_talk(w, x))
+		return UINT64_MAX;
+	return x->again_ns;
+}

@@ -51,6 +51,25 @@ count_worker(struct pbox_control *c, const struct pbox_job *job, unsigned w, uin
 	*round = s.round;
 }
 
+/* Which box has how many of its chunks. */
+static void
+add_homes(const struct pbox_control *c, const struct pbox_job *job, struct rte_tel_data *d)
+{
+	unsigned boxes = c->conf.registrar.boxes.boxes;
+	struct pbox_homes_view v;
+	char text[16 * PBOX_MAX_BOXES] = "";
+	size_t n = 0;
+
+	if (boxes < 2)
+		return;
+	pbox_registrar_view_homes(job, &v);
+	for (unsigned i = 0; i < boxes; i++)
+		n += (size_t)snprintf(
+			text + n, sizeof(text) - n, i > 0 ? " %u" : "%u", v.chunks[i]);
+	rte_tel_data_add_dict_u64(d, "map", v.epoch);
+	reply_text(d, "homes", "%s", text);
+}
+
 static void
 add_job(struct pbox_control *c, const struct pbox_job_view *j, struct rte_tel_data *d)
 {
@@ -76,6 +95,7 @@ add_job(struct pbox_control *c, const struct pbox_job_view *j, struct rte_tel_da
 		j->kept_ns != 0 && j->state == PBOX_JOB_OPEN ? "kept" : job_state[j->state]);
 	rte_tel_data_add_dict_u64(d, "run", j->run);
 	reply_text(d, "policy", "%s", pbox_policy_name(j->policy));
+	add_homes(c, j->job, d);
 	reply_values(d, PBOX_COUNTERS_JOB, v);
 }
 

@@ -208,6 +208,47 @@ on_moves(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_
 	rte_tel_data_add_dict_u64(d, "map", j.map_epoch);
 }
 
+/* A job is at other boxes from now on. */
+static void
+on_scale(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
+{
+	char box[PBOX_MAX_BOXES][PARAM_SIZE];
+	const struct pbox_job *job;
+	struct pbox_error err = {0};
+	struct pbox_job_view j;
+	unsigned v, set = 0;
+	int boxes, moved;
+
+	if (n != 2) {
+		reply_error(d, "which job, and at which boxes? /pbox/scale,JOB,BOX+BOX...");
+		return;
+	}
+	job = reply_job(c, word[0], d);
+	if (job == NULL)
+		return;
+	for (char *p = word[1]; *p != '\0'; p++)
+		if (*p == '+')
+			*p = ',';
+	boxes = params_split(word[1], box, PBOX_MAX_BOXES);
+	for (int i = 0; i < boxes; i++) {
+		if (!params_number(box[i], PBOX_MAX_BOXES - 1, &v)) {
+			reply_error(d, "boxes are numbers, and '%.40s' is none", box[i]);
+			return;
+		}
+		set |= 1u << v;
+	}
+	pbox_registrar_view_job(c->registrar, job, &j);
+	moved = pbox_registrar_scale(
+		c->registrar, j.id, (uint16_t)set, pbox_dp_now(c->conf.dp), &err);
+	if (moved < 0) {
+		reply_error(d, "%s", err.text);
+		return;
+	}
+	rte_tel_data_add_dict_u64(d, "moves", (uint64_t)moved);
+	pbox_registrar_view_job(c->registrar, job, &j);
+	rte_tel_data_add_dict_u64(d, "map", j.map_epoch);
+}
+
 static void
 on_capture(struct pbox_control *c, int n __rte_unused, char word[][PARAM_SIZE] __rte_unused,
 	struct rte_tel_data *d)
@@ -227,6 +268,8 @@ const struct telemetry_command telemetry_set_commands[] = {
 		"End a worker's session, with a reason. Parameters: JOB,WORKER[,WHY]."},
 	{"/pbox/moves", 3, on_moves,
 		"Chunks go to another box of the job. Parameters: JOB,TABLE,FIRST,LAST,BOX."},
+	{"/pbox/scale", 2, on_scale,
+		"The boxes that a job's chunks are at. Parameters: JOB,BOX+BOX..."},
 	{"/pbox/drain", 1, on_drain,
 		"Take no new jobs. Parameter: on, off, or stop (with the last job)."},
 	{0},

@@ -53,4 +53,14 @@ void pbox_registrar_measure(struct pbox_registrar *r, uint16_t job, unsigned wor
 int pbox_registrar_move(struct pbox_registrar *r, uint16_t job, uint32_t table, uint32_t first,
 	uint32_t last, unsigned box, uint64_t now_ns, struct pbox_error *err);
 
+/**
+ * The job's chunks shall be at these boxes alone, with equal shares as far as few moves make them so (R16.11). At the job's first box
+ * alone.
+ *
+ * @param set  bit by box
+ * @return as pbox_registrar_move()
+ */
+int pbox_registrar_scale(struct pbox_registrar *r, uint16_t job, uint16_t set, uint64_t now_ns,
+	struct pbox_error *err);
+
 #endif /* PBOX_REGISTRAR_OPERATOR_H */

@@ -47,6 +47,14 @@ struct pbox_job_view {
 void pbox_registrar_view_job(
 	const struct pbox_registrar *r, const struct pbox_job *job, struct pbox_job_view *out);
 
+/** What each of the job's boxes has of it by the newest map; at its first box alone that is the whole truth. */
+struct pbox_homes_view {
+	uint16_t epoch;
+	uint32_t chunks[PBOX_MAX_BOXES];
+	uint64_t elements[PBOX_MAX_BOXES];
+};
+void pbox_registrar_view_homes(const struct pbox_job *job, struct pbox_homes_view *out);
+
 struct pbox_member_view {
 	const char *host;   /**< "": nobody has joined */
 	uint64_t silent_ns; /**< since anything valid was heard of it; UINT64_MAX: never */

@@ -345,6 +345,35 @@ test_the_command(void)
 	fx_end();
 }
 
+/* Few moves, and equal shares. */
+static void
+test_scale(void)
+{
+	struct pbox_homes_view view;
+	const struct pbox_job *job;
+
+	begin(0, &reduce);
+	job = pbox_registrar_job(fx.registrar, 0);
+	UNIT_EQ_U64(pbox_registrar_scale(fx.registrar, 0, 0, fx.now, &err), (uint64_t)-ENOENT);
+	UNIT_EQ_U64(pbox_registrar_scale(fx.registrar, 0, 8, fx.now, &err), (uint64_t)-ENOENT);
+	CU_ASSERT_STRING_EQUAL(err.text, "job 'vision' is at boxes 0 to 2: name some of them");
+	UNIT_EQ_U64(pbox_registrar_scale(fx.registrar, 0, 7, fx.now, &err), 0);
+	UNIT_EQ_U64(pbox_registrar_scale(fx.registrar, 0, 3, fx.now, &err), 4);
+	pbox_registrar_view_homes(job, &view);
+	UNIT_EQ_U64(view.epoch, 2);
+	UNIT_EQ_U64(view.chunks[0], 6);
+	UNIT_EQ_U64(view.chunks[1], 6);
+	UNIT_EQ_U64(view.chunks[2], 0);
+	UNIT_EQ_U64(pbox_registrar_scale(fx.registrar, 0, 1, fx.now, &err), 6);
+	UNIT_EQ_U64(pbox_registrar_scale(fx.registrar, 0, 7, fx.now, &err), 8);
+	pbox_registrar_view_homes(job, &view);
+	for (unsigned i = 0; i < 3; i++) {
+		UNIT_EQ_U64(view.chunks[i], 4);
+		UNIT_EQ_U64(view.elements[i], 4 * F);
+	}
+	fx_end();
+}
+
 /* A first box that was started again learns the map from workers, and gives numbers beyond it. */
 static void
 test_the_first_box_again(void)
@@ -394,6 +423,7 @@ const struct unit_test unit_tests[] = {
 	{"whom a chunk waits for", test_restorers},
 	{"what is refused", test_what_is_refused},
 	{"the command", test_the_command},
+	{"scale", test_scale},
 	{"the first box, started again", test_the_first_box_again},
 	{NULL, NULL},
 };

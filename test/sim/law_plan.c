@@ -247,8 +247,8 @@ say(struct sim *s, unsigned job, struct said *t, unsigned w, const struct pbox_s
 					job, slot, t->edition, t->plan, t->owner[slot], w);
 			t->owner[slot] = (uint16_t)w;
 		}
-	t->workers += !t->by[w];
-	t->by[w] = true;
+	t->workers += n > 0 && !t->by[w]; /* who has none may be no member */
+	t->by[w] |= n > 0;
 	for (unsigned slot = 0; slot < slots && t->workers == members; slot++)
 		if (t->owner[slot] == NO_OWNER)
 			sim_fail(s,

@@ -73,6 +73,15 @@ next_moving(struct session *s, unsigned endpoint)
 	return NULL;
 }
 
+/** A window of 1, which may be a worker's share of a larger one, is free after the switch (homes.c), and all workers report in one order. */
+static bool
+may_report(const struct ep *ep)
+{
+	if (ep->win.max == 1)
+		return ep->in_flight == 0;
+	return ep->overtaking < ep->win.max / 2 && ep->in_flight + 1 < ep->win.max;
+}
+
 /** Those of chunks that have moved take half of the window: the other half is for pushes, which other workers may wait for
  * before they hear of the move (R16.10). */
 static unsigned
@@ -81,8 +90,7 @@ moving_pump(struct ep *ep, unsigned most)
 	struct session *s = ep->s;
 	unsigned n = 0;
 
-	while (s->moving.left > 0 && n < most && ep->overtaking < ep->win.max / 2 &&
-		ep->in_flight + 1 < ep->win.max &&
+	while (s->moving.left > 0 && n < most && may_report(ep) &&
 		ep->in_flight - ep->waiting < window_frames(&ep->win)) {
 		struct frag *f = next_moving(s, (unsigned)(ep - s->ep));
 

@@ -124,14 +124,14 @@ registrar_ask_again(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 	return registrar_ask(r, job, w);
 }
 
-/* Who restores a table has, by the box before it was started again. */
+/* Who restores a table has, by the box before it was started again; but chunks that move wait for all numbers, by number. */
 static bool
 has_been_given_a_map(const struct pbox_job *job, unsigned w)
 {
 	bool any = job->member[w].mapped > 0;
 
 	for (uint32_t i = 0; i < job->n_tables; i++)
-		any |= registrar_is_restorer(job->table[i], w);
+		any |= !job->table[i]->moving && registrar_is_restorer(job->table[i], w);
 	return any;
 }
 

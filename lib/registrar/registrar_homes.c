@@ -18,7 +18,9 @@
 #define ASK_EVERY (100 * NS_PER_MS)
 #define ASK_TIMES 50
 /* A box that was started again may have given numbers to maps that it has forgotten, and no worker remembers: some. */
-#define FORGOTTEN 16
+#define FORGOTTEN   16
+#define HOMES_FIXED 20 /* bytes of HOMES_OK, */
+#define HOMES_ENTRY 8  /* and for each chunk */
 
 /* Of a job. */
 struct homes {
@@ -266,10 +268,14 @@ static void
 reply_homes(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job,
 	const struct pbox_table *t, struct pbox_homes *m, bool plan)
 {
-	uint32_t left = t->n_chunks - m->first;
+	uint32_t left = t->n_chunks - m->first, most = PBOX_HOMES_MOST;
+	uint32_t room =
+		(r->conf.mtu - PBOX_MTU_OVERHEAD - PBOX_TAG_LEN - HOMES_FIXED) / HOMES_ENTRY;
 
+	/* no port of this box has a smaller MTU */
+	most = room < most ? room : most;
 	if (plan)
-		m->count = (uint16_t)(left < PBOX_HOMES_MOST ? left : PBOX_HOMES_MOST);
+		m->count = (uint16_t)(left < most ? left : most);
 	m->chunks = t->n_chunks;
 	m->epoch = job->map_epoch;
 	m->flags = 0;
@@ -340,7 +346,8 @@ homes_shown(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_jo
 	}
 	if ((m->flags & PBOX_HOMES_RESTORE) == 0) {
 		registrar_restore_without(r, job, jt, f->hdr.worker);
-		if (registrar_restoring(r, job, jt) > 0) {
+		/* not before all boxes know that nothing of it is to be waited for */
+		if ((m->flags & PBOX_HOMES_PREPARE) == 0 && registrar_restoring(r, job, jt) > 0) {
 			homes_not_ready(r, f, job, "chunks that come are being restored");
 			return;
 		}

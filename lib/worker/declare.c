@@ -158,8 +158,9 @@ declare_finish(struct session *s, struct declaring *g)
 	int rc;
 
 	if (s->w->boxes > 1) {
-		/* by another map: homes.c asks again */
-		s->w->homes.again |= g->homes.epoch != s->w->homes.epoch && s->w->tables > 0;
+		/* by another map, or while another is shown for the tables before it: homes.c asks again */
+		s->w->homes.again |= s->w->tables > 0 && (g->homes.epoch != s->w->homes.epoch ||
+								 s->w->homes.spread.next != NULL);
 		if (s->w->tables == 0)
 			s->w->homes.epoch = g->homes.epoch;
 		spread_end(&g->homes);
@@ -267,7 +268,7 @@ declare_homes(struct session *s, struct declaring *g)
 	if (rc > 0 && (x->phase == SPREAD_ASK || moved))
 		return 1;
 	if (x->changed || x->newer) {
-		spread_end(x);
+		spread_again(x);
 		return 1;
 	}
 	for (uint32_t i = 0; i < g->t->chunks; i++) {

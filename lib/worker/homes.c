@@ -82,7 +82,8 @@ homes_switch(struct pbox_worker *w)
 		for (uint32_t k = 0; k < w->table[i]->chunks; k++)
 			if (x->next[i][k].epoch != w->table[i]->chunk[k].epoch)
 				chunk_moves(w, w->table[i], k, &x->next[i][k]);
-	w->homes.epoch = x->epoch;
+	/* what is later is known to nobody: a box has heard only that there was one, before the first was started again */
+	w->homes.epoch = w->homes.seen = x->epoch;
 	spread_end(x);
 	if (moved == 0)
 		return;
@@ -115,9 +116,8 @@ homes_tick(struct pbox_worker *w)
 	if (rc != 0)
 		return;
 	/* there is a newer one already */
-	if (h->spread.changed || h->spread.newer || (int16_t)(h->seen - h->spread.epoch) > 0) {
-		spread_end(&h->spread);
-		h->again = true;
+	if (h->spread.changed || h->spread.newer || (int16_t)(h->first - h->spread.epoch) > 0) {
+		spread_again(&h->spread);
 		return;
 	}
 	homes_switch(w);
@@ -142,6 +142,8 @@ homes_renew(struct session *s)
 		spread_end(&w->homes.spread);
 		w->homes.again = true;
 	}
+	if (s->index == 0)
+		w->homes.first = w->homes.epoch;
 	/* what moves there is reported with all that the box has had */
 	for (uint32_t i = 0; i < w->tables; i++)
 		for (uint32_t f = 0; f < w->table[i]->frags; f++)

@@ -40,6 +40,7 @@ struct spread {
 	struct pbox_home **next; /* by table and chunk; NULL: nothing is under way */
 	uint32_t tables;
 	uint16_t flags, epoch; /* epoch: of the map */
+	uint16_t learned; /* the latest that a box knew, and the first one perhaps not; 0: none */
 	enum spread_phase phase;
 	bool only;           /* one box is shown what is known */
 	bool changed, newer; /* there is another map now; a box knows of it */
@@ -60,12 +61,15 @@ void spread_only(struct spread *x, const struct session *s, uint16_t epoch);
 /** 1: there is more to do, 0: done, -1: the session has failed. */
 int spread_step(struct pbox_worker *w, struct spread *x);
 uint64_t spread_due(const struct pbox_worker *w, const struct spread *x);
+/** Ask again; what is known stays. */
+void spread_again(struct spread *x);
 void spread_end(struct spread *x);
 
 /** Of a worker. */
 struct homes {
 	uint16_t epoch; /* the chunks of its tables are by the map of that */
 	uint16_t seen;  /* the latest that a box has said */
+	uint16_t first; /* the latest that the first box has said, since its session began */
 	bool again;     /* some table is by an earlier one */
 	uint64_t left;  /* fragments that move */
 	struct spread spread;
@@ -83,10 +87,12 @@ homes_behind(const struct homes *h)
 {
 	return h->again || (int16_t)(h->seen - h->epoch) > 0;
 }
-/** A box has said the epoch of a map. */
+/** A box, perhaps the first one, has said the epoch of a map. */
 static inline void
-homes_heard(struct homes *h, uint16_t epoch)
+homes_heard(struct homes *h, uint16_t epoch, bool first)
 {
+	if (first && (int16_t)(epoch - h->first) > 0)
+		h->first = epoch;
 	if ((int16_t)(epoch - h->seen) > 0)
 		h->seen = epoch;
 }

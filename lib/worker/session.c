@@ -224,7 +224,7 @@ open_frame(struct session *s, const struct rx_frame *f)
 		header_ping(s); /* another process claims our number, and the box asks (R4.6) */
 	if (s->w->boxes > 1 &&
 		(h->type == PBOX_PING || h->type == PBOX_PONG || h->type == PBOX_MOVED))
-		homes_heard(&s->w->homes, h->map_epoch);
+		homes_heard(&s->w->homes, h->map_epoch, s->index == 0);
 	if (h->type == PBOX_PING) {
 		for (unsigned i = 0; s->w->planned && i < s->endpoints; i++)
 			loss_asked(&s->ep[i], s->w->now);

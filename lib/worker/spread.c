@@ -13,6 +13,8 @@
 
 #define SPREAD_FIRST_PAUSE NS_PER_MS
 #define SPREAD_LAST_PAUSE  (50 * NS_PER_MS)
+#define HOMES_FIXED        20 /* bytes of HOMES, */
+#define HOMES_ENTRY        8  /* and for each chunk */
 
 int
 spread_begin(struct spread *x, struct pbox_worker_table **table, uint32_t tables, uint16_t flags)
@@ -50,6 +52,18 @@ spread_only(struct spread *x, const struct session *s, uint16_t epoch)
 }
 
 void
+spread_again(struct spread *x)
+{
+	if (x->asked && x->s != NULL)
+		request_drop(x->s, &x->request);
+	x->asked = x->changed = x->newer = false;
+	x->at = x->first = 0;
+	x->box = 0;
+	x->again_ns = 0;
+	x->phase = SPREAD_ASK;
+}
+
+void
 spread_end(struct spread *x)
 {
 	if (x->asked && x->s != NULL)
@@ -58,6 +72,15 @@ spread_end(struct spread *x)
 		free(x->next[i]);
 	free(x->next);
 	*x = (struct spread){0};
+}
+
+/** Chunks that a datagram has room for. */
+static uint32_t
+page_most(const struct pbox_worker *w, const struct spread *x)
+{
+	uint32_t room = (w->box[x->box]->mtu - PBOX_MTU_OVERHEAD - HOMES_FIXED) / HOMES_ENTRY;
+
+	return room < PBOX_HOMES_MOST ? room : PBOX_HOMES_MOST;
 }
 
 /** The next page goes. */
@@ -73,7 +96,7 @@ page_send(struct pbox_worker *w, struct spread *x)
 		m.epoch = x->epoch;
 		m.flags = (uint16_t)(x->flags |
 				     (x->phase == SPREAD_PREPARE ? PBOX_HOMES_PREPARE : 0));
-		m.count = (uint16_t)(left < PBOX_HOMES_MOST ? left : PBOX_HOMES_MOST);
+		m.count = (uint16_t)(left < page_most(w, x) ? left : page_most(w, x));
 		for (unsigned i = 0; i < m.count; i++)
 			m.home[i] = (struct pbox_home){.box = x->next[x->at][x->first + i].box,
 				.epoch = x->next[x->at][x->first + i].epoch};
@@ -91,7 +114,7 @@ page_take(struct pbox_worker *w, struct spread *x, const struct pbox_homes *m)
 {
 	const struct pbox_worker_table *t = x->table[x->at];
 
-	homes_heard(&w->homes, m->epoch);
+	homes_heard(&w->homes, m->epoch, x->s->index == 0);
 	if (x->phase == SPREAD_ASK) {
 		if (x->at == 0 && x->first == 0)
 			x->epoch = m->epoch;
@@ -103,7 +126,14 @@ page_take(struct pbox_worker *w, struct spread *x, const struct pbox_homes *m)
 
 		if (x->phase == SPREAD_ASK && (int16_t)(h->epoch - n->epoch) > 0)
 			*n = (struct pbox_home){.box = h->box, .epoch = h->epoch};
-		x->newer |= x->phase != SPREAD_ASK && (int16_t)(h->epoch - n->epoch) > 0;
+		if (x->phase != SPREAD_ASK && (int16_t)(h->epoch - n->epoch) > 0) {
+			/* the first box may have been started again, and know it no more: it is shown that, too */
+			if (!x->only)
+				*n = (struct pbox_home){.box = h->box, .epoch = h->epoch};
+			if (x->learned == 0 || (int16_t)(h->epoch - x->learned) > 0)
+				x->learned = h->epoch;
+			x->newer = true;
+		}
 		if (x->phase == SPREAD_SHOW && h->epoch == n->epoch && h->box == x->box) {
 			n->endpoint = h->endpoint;
 			n->version = h->version;
@@ -126,6 +156,8 @@ page_next(struct pbox_worker *w, struct spread *x, const struct pbox_homes *m)
 		return false;
 	if (x->phase == SPREAD_ASK) {
 		x->box = 0;
+		if (x->learned != 0 && (int16_t)(x->learned - x->epoch) > 0)
+			x->epoch = x->learned;
 		x->phase = SPREAD_PREPARE;
 		return true;
 	}
@@ -166,6 +198,13 @@ spread_step(struct pbox_worker *w, struct spread *x)
 		return 1;
 	x->asked = false;
 	if (x->request.answer_type == PBOX_NOT_READY) {
+		homes_heard(&w->homes, x->request.map_epoch, x->s->index == 0);
+		/* a new process waits for others, and by a newer map they may wait for what it says */
+		if (x->flags == 0 && !x->only && x->phase != SPREAD_ASK &&
+			(int16_t)(w->homes.first - x->epoch) > 0) {
+			x->newer = true;
+			return 0;
+		}
 		x->pause = x->pause == 0 ? SPREAD_FIRST_PAUSE : x->pause * 2;
 		if (x->pause > SPREAD_LAST_PAUSE)
 			x->pause = SPREAD_LAST_PAUSE;

@@ -61,7 +61,7 @@ pbox_worker_create(const struct pbox_client_conf *conf, const struct sockaddr_in
 	w->lanes = 1;
 	w->nonce = port->random(port->ctx);
 	w->next_id = (uint32_t)port->random(port->ctx) | 1;
-	w->homes.epoch = w->homes.seen = FIRST_EPOCH;
+	w->homes.epoch = w->homes.seen = w->homes.first = FIRST_EPOCH;
 	if (w->lane[0] == NULL || boxes_session(w, box) == NULL || !worker_copy_conf(w, conf)) {
 		pbox_worker_destroy(w);
 		return NULL;

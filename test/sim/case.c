@@ -123,6 +123,8 @@ sim_case_print(const struct sim_case *c, FILE *to)
 		fprintf(to, "crashes-shrink\n");
 	if (c->limits.fleets)
 		fprintf(to, "fleets\n");
+	if (c->limits.moves)
+		fprintf(to, "moves\n");
 	if (c->limits.recordings)
 		fprintf(to, "recordings\n");
 	if (sim_planted != 0)
@@ -168,7 +170,7 @@ bool
 sim_case_read(struct sim_case *c, FILE *from)
 {
 	char line[512], name[64];
-	bool good = true, recordings = false, crashes_shrink = false, fleets = false;
+	bool good = true, recordings = false, crashes_shrink = false, fleets = false, moves = false;
 	unsigned boxes = 0;
 
 	*c = (struct sim_case){0};
@@ -183,6 +185,8 @@ sim_case_read(struct sim_case *c, FILE *from)
 			crashes_shrink = true;
 		else if (strcmp(line, "fleets\n") == 0)
 			fleets = true;
+		else if (strcmp(line, "moves\n") == 0)
+			moves = true;
 		else if (strcmp(line, "recordings\n") == 0)
 			recordings = true;
 		else if (strcmp(line, "faults\n") == 0)
@@ -200,6 +204,7 @@ sim_case_read(struct sim_case *c, FILE *from)
 	c->limits.recordings = recordings;
 	c->limits.crashes_shrink = crashes_shrink;
 	c->limits.fleets = fleets;
+	c->limits.moves = moves;
 	c->limits.boxes = boxes;
 	sim_faults_sort(&c->faults);
 	if (!good)

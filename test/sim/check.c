@@ -64,6 +64,7 @@ check_mapped(struct sim *s, const struct pbox_send *out, unsigned job)
 	}
 	if (m.count == 0 && m.first < m.chunks)
 		sim_fail(s, "MAPPED without a chunk");
+	sim_moves_run(s, job);
 	sim_map_page(s, job, &m, &cur);
 }
 
@@ -81,9 +82,8 @@ check_fragment(struct sim *s, const struct pbox_send *out, unsigned job)
 		sim_fail(s, "%s of a fragment that nobody knows", pbox_type_name(h->type));
 		return;
 	}
-	if (f->box != s->box->number) {
-		sim_fail(s, "box %u answers %s of chunk %x, which is at box %u", s->box->number,
-			pbox_type_name(h->type), f->chunk, f->box);
+	if (f->box != s->box->number || f->epoch != h->map_epoch) {
+		sim_moves_answer(s, job, f, out);
 		return;
 	}
 	law = sim_spec(&s->sc, job, f)->law;
@@ -134,6 +134,8 @@ sim_check_send(struct sim *s, const struct pbox_send *out)
 		check_welcome(s, out, job);
 	if (h->type == PBOX_WORK_OK)
 		sim_plan_said(s, job, out);
+	if (h->type == PBOX_HOMES_OK)
+		sim_moves_homes(s, job, out);
 	if (h->type == PBOX_MAPPED)
 		check_mapped(s, out, job);
 	if (h->type == PBOX_RESULT || h->type == PBOX_WAIT || h->type == PBOX_RESTORE_OK ||
@@ -150,7 +152,8 @@ sim_check_overwritten(struct sim *s, const struct pbox_send *out)
 	struct sim_fragment *f = sim_find(j, out->hdr.chunk, out->hdr.frag);
 
 	/* a worker whose token has changed is gone */
-	if ((ip & 0xFF) <= SIM_WORKERS && f != NULL && worker < SIM_WORKERS &&
+	if ((ip & 0xFF) <= SIM_WORKERS && f != NULL && f->box == s->box->number &&
+		f->epoch == out->hdr.map_epoch && worker < SIM_WORKERS &&
 		j->worker[(ip & 0xFF) - 1]->state == SIM_WORK &&
 		sim_part(s, job)->token[worker] == out->hdr.token)
 		sim_spec(&s->sc, job, f)->law->overwritten(s, job, f, &out->hdr);
@@ -169,7 +172,7 @@ sim_check_arrival(struct sim *s, const struct sim_packet *p, const struct pbox_h
 		h->worker >= SIM_WORKERS || h->token != sim_part(s, job)->token[h->worker])
 		return;
 	f = sim_find(j, h->chunk, h->frag);
-	if (f == NULL || f->box != s->box->number)
+	if (f == NULL || f->box != s->box->number || f->epoch != h->map_epoch)
 		return;
 	law = sim_spec(&s->sc, job, f)->law;
 	if (h->type != PBOX_PULL)
@@ -268,7 +271,7 @@ sim_box_check_end(struct sim *s)
 		lossless_hold &=
 			!sim_is_here(s, i) ||
 			(s->sc.job[i].restarts == 0 && s->sc.job[i].push_percent == 0 && /* R6.9 */
-				s->sc.job[i].deaths + s->sc.job[i].stops == 0 &&
+				s->sc.job[i].deaths + s->sc.job[i].stops + s->sc.commands == 0 &&
 				!is_slot_by_slot(&s->sc.job[i]));
 	sim_box_check_counters(s);
 	for (unsigned i = 0; i < s->sc.shards; i++) {

@@ -57,6 +57,7 @@ const struct sim_code SIM_CODE_NAME = {
 	.registrar_mail = pbox_registrar_mail,
 	.registrar_heard = pbox_registrar_heard,
 	.registrar_tick = pbox_registrar_tick,
+	.registrar_move = pbox_registrar_move,
 	.registrar_jobs = pbox_registrar_jobs,
 	.registrar_job = pbox_registrar_job,
 	.worker_create = pbox_worker_create,

@@ -12,7 +12,7 @@
 
 static const char *const kind_name[SIM_FAULT_KINDS] = {"lose", "repeat", "delay", "damage", "cut",
 	"forge", "slow-mail", "kill", "rebind", "replace", "crash", "snapshot", "stray", "record",
-	"halves", "stop"};
+	"halves", "stop", "move"};
 
 /* By what it hits: the values take no part. */
 static int

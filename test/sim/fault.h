@@ -35,6 +35,7 @@ enum sim_fault_kind {
 	SIM_FAULT_RECORD,    /* value[0]: ns until it is sent again, value[1]: how (record.c) */
 	SIM_FAULT_HALVES, /* value[0]: ns from one to the other; odd: the right one first. value[1]: ns before that */
 	SIM_FAULT_STOP, /* value[0]: ns after the beginning of the worker's job, value[1]: ns */
+	SIM_FAULT_MOVE, /* value[0]: ns after the beginning; no fault either */
 	SIM_FAULT_KINDS
 };
 

@@ -104,9 +104,9 @@ share(struct sim *s, unsigned job, unsigned table, uint64_t *load)
 		unsigned box = least_loaded(load, s->sc.fleet);
 
 		load[box] += chunk[i].elements;
-		if (chunk[i].first->box != box)
+		if (chunk[i].first->first_box != box)
 			sim_fail(s, "job %u: chunk %x is at box %u, not at box %u", job,
-				chunk[i].first->chunk, chunk[i].first->box, box);
+				chunk[i].first->chunk, chunk[i].first->first_box, box);
 	}
 	free(chunk);
 }

@@ -18,6 +18,8 @@ struct sim_scenario;
 
 /* All its jobs, or nearly all, are at several boxes (scenario_fleets.c). */
 void sim_scenario_fleets(struct sim_scenario *sc, uint64_t seed);
+/* ... and their chunks move. */
+void sim_scenario_moves(struct sim_scenario *sc, uint64_t seed);
 /* Is the job at this box? At several ones? Does one of its boxes crash? */
 bool sim_is_at(const struct sim_scenario *sc, const struct sim_job_spec *j, unsigned box);
 bool sim_is_fleet(const struct sim_scenario *sc, const struct sim_job_spec *j);
@@ -36,5 +38,21 @@ uint64_t sim_progress(const struct sim *s);
 /* Of jobs at several boxes (fleet.c): WELCOME of one of them; a worker has the maps of all tables. */
 void sim_fleet_welcome(struct sim *s, unsigned job, const struct pbox_welcome *m);
 void sim_fleet_maps(struct sim *s, unsigned job);
+
+/* Chunks move (moves.c): a command is given; a box answers HOMES_OK; RESTORE reaches a box that is not the owner, or was not in
+ * this epoch; such a box sends something of the fragment; the fragment is forgotten. */
+struct pbox_hdr;
+struct pbox_send;
+struct sim_fragment;
+void sim_moves_plan(struct sim *s);
+void sim_moves_command(struct sim *s, unsigned command, unsigned tries);
+void sim_moves_homes(struct sim *s, unsigned job, const struct pbox_send *out);
+void sim_moves_told(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h,
+	const uint8_t *payload);
+void sim_moves_answer(
+	struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_send *out);
+void sim_moves_forget(struct sim_fragment *f);
+/* A box answers MAPPED: where it is of another run, nothing has moved. */
+void sim_moves_run(struct sim *s, unsigned job);
 
 #endif /* FLEET_H */

@@ -30,6 +30,7 @@ static const char help[] =
 	"  --crashes-shrink    jobs keep policy shrink where a box crashes\n"
 	"  --recordings        somebody sends copies of old frames, and workers change their addresses\n"
 	"  --fleets            jobs are at several boxes\n"
+	"  --moves             ... and their chunks move from box to box\n"
 	"  --caught            the planted bug must make a seed fail, and that seed must shrink to a\n"
 	"                      short trace: two passed tests\n"
 	"  --shrink N          make seed N, if it fails, small enough to be read; done of itself with\n"
@@ -244,6 +245,7 @@ parse(int argc, char **argv, struct options *o)
 		{"caught", no_argument, NULL, 'c'},
 		{"recordings", no_argument, NULL, 'C'},
 		{"fleets", no_argument, NULL, 'F'},
+		{"moves", no_argument, NULL, 'M'},
 		{"crashes-shrink", no_argument, NULL, 'K'},
 		{"shrink", required_argument, NULL, 'm'},
 		{"effort", required_argument, NULL, 'T'},
@@ -295,6 +297,9 @@ parse(int argc, char **argv, struct options *o)
 			break;
 		case 'C':
 			o->limits.recordings = true;
+			break;
+		case 'M':
+			o->limits.fleets = o->limits.moves = true;
 			break;
 		case 'F':
 			o->limits.fleets = true;

@@ -94,6 +94,8 @@ add_fragments(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uin
 			.number = j->n_fragments++,
 			.frag = (uint16_t)i,
 			.box = (uint8_t)box,
+			.first_box = (uint8_t)box,
+			.epoch = PBOX_MAP_EPOCH,
 			.endpoint = e->endpoint % PLACES,
 			.map_of = box == s->box->number ? map_of(s, job) : 0,
 			.group = t->tensor[e->segment[0].tensor].group,
@@ -131,9 +133,9 @@ compare(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uint32_t 
 	}
 	if (own && f != NULL)
 		f->map_of = map_of(s, job);
-	if (f != NULL && f->box != box)
+	if (f != NULL && f->first_box != box)
 		sim_fail(s, "box %u says that chunk %x is at box %u, and others that it is at %u",
-			s->box->number, e->chunk_id, box, f->box);
+			s->box->number, e->chunk_id, box, f->first_box);
 	if (f == NULL || last == NULL || (own && f->endpoint != endpoint) ||
 		(!own && endpoint != 0) ||
 		last->elements != e->elements - (frags - 1) * j->frag_elements[table])

@@ -127,14 +127,19 @@ sim_restart_arrival(struct sim *s, const struct pbox_hdr *h, const uint8_t *payl
 	struct sim_part *j = sim_part(s, job);
 	struct sim_fragment *f;
 	struct pbox_declare m;
+	struct pbox_homes homes;
 	struct pbox_cursor cur;
 
 	if (h->worker >= SIM_WORKERS || h->token == 0 || h->token != j->token[h->worker] ||
 		h->incarnation != s->box->incarnation)
 		return;
+	if (h->type == PBOX_HOMES && pbox_homes_decode(payload, h->length, &homes) == 0)
+		s->box->shown = homes.count > 0 ? homes.flags : 0xFFFF;
 	if (h->type == PBOX_RESTORE) {
 		f = sim_find(&s->job[job], h->chunk, h->frag);
-		if (f != NULL && f->box == s->box->number)
+		if (f != NULL && (f->box != s->box->number || f->epoch != h->map_epoch))
+			sim_moves_told(s, job, f, h, payload);
+		else if (f != NULL)
 			sim_spec(&s->sc, job, f)->law->told(s, job, f, h, payload);
 	} else if (h->type == PBOX_DECLARE &&
 		   pbox_declare_decode(payload, h->length, &m, &cur) == 0 &&

@@ -559,6 +559,8 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 	make_lanes(sc, seed);
 	if (limits->fleets)
 		sim_scenario_fleets(sc, seed);
+	if (limits->moves)
+		sim_scenario_moves(sc, seed);
 }
 
 static void
@@ -628,6 +630,10 @@ sim_scenario_print(const struct sim_scenario *sc)
 		printf("  box %u crashes after %llu ms and is down for %llu ms\n", sc->crash[i].box,
 			(unsigned long long)(sc->crash[i].at / MS),
 			(unsigned long long)(sc->crash[i].down_ns / MS));
+	for (unsigned i = 0; i < sc->commands; i++)
+		printf("  chunks move after %llu ms: command %u, %u, box %u\n",
+			(unsigned long long)(sc->command[i].at / MS), sc->command[i].what,
+			sc->command[i].x, sc->command[i].box);
 	for (unsigned i = 0; i < sc->jobs; i++)
 		print_job(&sc->job[i], i, sim_is_fleet(sc, &sc->job[i]) ? "all boxes from" : "box");
 }

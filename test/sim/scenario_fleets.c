@@ -88,6 +88,47 @@ fleet_network(struct pbox_random *r, struct sim_scenario *sc)
 	}
 }
 
+/* What may move (R16.10): sums, and what sgd makes of them, in fp32. And rounds go on for a while. */
+static void
+moving_job(struct pbox_random *r, struct sim_job_spec *j)
+{
+	for (unsigned t = 0; t < j->tables; t++) {
+		struct pbox_declare *d = &j->table[t].fixed;
+
+		if (one_in(r, 8)) /* the command is refused */
+			continue;
+		d->pull_format = PBOX_FMT_FP32;
+		if (d->mode == PBOX_MODE_OPTIMISER)
+			d->optimiser = PBOX_OPT_SGD;
+	}
+	j->lives = 1;
+	j->push_percent = 0; /* R16.9: what was acknowledged may be lost */
+	j->rounds += j->rounds < 6 ? 6 : 0;
+	j->compute_ns = range(r, 1, one_in(r, 3) ? 60 : 20) * MS;
+}
+
+void
+sim_scenario_moves(struct sim_scenario *sc, uint64_t seed)
+{
+	struct pbox_random r;
+	uint64_t at;
+
+	pbox_random_seed(&r, seed ^ UINT64_C(0x30FE5));
+	for (unsigned i = 0; i < sc->jobs; i++)
+		if (sim_is_fleet(sc, &sc->job[i]))
+			moving_job(&r, &sc->job[i]);
+	sc->rate = 0;
+	sc->commands = (unsigned)range(&r, 1, one_in(&r, 3) ? SIM_COMMANDS : 3);
+	at = range(&r, 20, 100) * MS;
+	for (unsigned i = 0; i < sc->commands; i++) {
+		sc->command[i].at = at;
+		sc->command[i].what = (uint32_t)range(&r, 0, 3);
+		sc->command[i].x = (uint32_t)pbox_random_u64(&r);
+		sc->command[i].box = (unsigned)range(&r, 0, sc->fleet - 1);
+		at += range(&r, 0, one_in(&r, 2) ? 5 : 300) * MS;
+	}
+}
+
 void
 sim_scenario_fleets(struct sim_scenario *sc, uint64_t seed)
 {

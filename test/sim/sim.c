@@ -138,6 +138,7 @@ sim_forget_map(struct sim_job *j)
 {
 	for (uint32_t i = 0; i < j->n_fragments; i++) {
 		sim_reference_forget(&j->fragment[i]);
+		sim_moves_forget(&j->fragment[i]);
 		free(j->fragment[i].piece);
 		free(j->fragment[i].slot);
 		free(j->fragment[i].given);
@@ -454,6 +455,9 @@ handle(struct sim *s, const struct sim_event *e)
 	case SIM_RECORDED:
 		sim_record_replay(s, p);
 		break;
+	case SIM_COMMAND:
+		sim_moves_command(s, e->worker, (unsigned)(uintptr_t)e->p);
+		break;
 	}
 }
 
@@ -472,6 +476,8 @@ begin_box(struct sim *s, unsigned number, uint64_t salt)
 	pbox_random_seed(&b->strayer, seed ^ UINT64_C(0x57A4));
 	sim_box_start(s);
 	sim_restart_plan(s);
+	if (number == 0)
+		sim_moves_plan(s);
 	for (unsigned j = 0; j < s->sc.jobs; j++) {
 		b->unfinished += sim_is_here(s, j);
 		if (sim_is_home(s, j))

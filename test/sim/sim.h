@@ -15,7 +15,7 @@
  *     sim_code.h             what is called of the engine and of the worker
  *     worker.c program.c operations.c plans.c  what is around a worker: its port and its clock; the program that uses it
  *     net.c noise.c record.c fault.c fault.h  the network, and who plays tricks in it; the list of what was done
- *     check.c timing.c map.c fleet.c reference.c restart.c  the checker: boxes, workers
+ *     check.c timing.c map.c fleet.c moves.c reference.c restart.c  the checker: boxes, workers
  *     law.h law_rounds.c law_rounds_restart.c law_slots.c law_plan.c law_clock.c  ... and tables
  *     shrink.c case.c words.c         a failing seed becomes one that can be read
  *
@@ -41,17 +41,18 @@
 #include "sim_code.h"
 #include "timing.h"
 
-#define SIM_BOXES   5
-#define SIM_JOBS    4
-#define SIM_WORKERS 16
-#define SIM_SHARDS  4
-#define SIM_TABLES  3
-#define SIM_TENSORS 24
-#define SIM_NODES   2
-#define SIM_CRASHES 8
-#define SIM_LANES   4
-#define SIM_MTU     1500
-#define SIM_LEAST   (PBOX_MTU_OVERHEAD + PBOX_JOIN_LEN) /* of an MTU */
+#define SIM_BOXES    5
+#define SIM_JOBS     4
+#define SIM_WORKERS  16
+#define SIM_SHARDS   4
+#define SIM_TABLES   3
+#define SIM_TENSORS  24
+#define SIM_NODES    2
+#define SIM_CRASHES  8
+#define SIM_LANES    4
+#define SIM_COMMANDS 8
+#define SIM_MTU      1500
+#define SIM_LEAST    (PBOX_MTU_OVERHEAD + PBOX_JOIN_LEN) /* of an MTU */
 
 #define US        UINT64_C(1000)
 #define MS        UINT64_C(1000000)
@@ -166,6 +167,13 @@ struct sim_scenario {
 		uint64_t at, down_ns;
 		unsigned box;
 	} crash[SIM_CRASHES];
+	/* chunks of all jobs at several boxes move (moves.c) */
+	unsigned commands;
+	struct {
+		uint64_t at;
+		uint32_t what, x;
+		unsigned box;
+	} command[SIM_COMMANDS];
 	struct sim_network_spec net;
 	struct sim_job_spec job[SIM_JOBS];
 };
@@ -175,6 +183,7 @@ struct sim_limits {
 	double loss;                           /* below 0: what the seed says */
 	bool crashes_shrink;                   /* policy shrink where a box crashes, too */
 	bool fleets;                           /* jobs at several boxes (scenario_fleets.c) */
+	bool moves;                            /* and their chunks move */
 	bool recordings; /* copies of old frames are sent, and workers move (record.c) */
 };
 
@@ -211,6 +220,7 @@ enum sim_kind {
 	SIM_BOX_START,
 	SIM_SNAPSHOT, /* what the disk has is renewed */
 	SIM_RECORDED, /* a copy of an old datagram is sent */
+	SIM_COMMAND,  /* of an operator; p: how often it was put off */
 };
 
 struct sim_event {
@@ -254,7 +264,10 @@ struct sim_fragment {
 	unsigned pieces;
 	uint32_t chunk, elements, number; /* number: of the fragment in the job */
 	uint16_t frag, endpoint, group;
-	uint8_t table, box; /* box: its owner */
+	uint8_t table, box;      /* box: its owner, */
+	uint16_t epoch;          /* by the map of that epoch; */
+	uint8_t first_box;       /* and by the first map */
+	struct sim_moves *moves; /* moves.c */
 	/* the reference */
 	bool ready; /* param holds version `version` */
 	uint32_t version;
@@ -432,6 +445,7 @@ struct sim_box {
 	unsigned mails;      /* under way */
 	unsigned generation; /* how often it has crashed; events of an earlier one are void */
 	uint64_t past_shard[PBOX_SS_STATS], past_registrar[PBOX_RS_STATS];
+	unsigned shown; /* flags of the HOMES being answered; 0xFFFF: it is a question */
 	size_t request; /* bytes of the request being answered, where answers are bounded; or 0 */
 	uint64_t damaged, rejected;
 };
@@ -591,6 +605,7 @@ struct sim_job {
 	unsigned n_given;
 	bool shared;         /* each chunk is where it must be */
 	uint64_t run_before; /* of the straggler */
+	uint64_t mapped_run; /* of which the first box has given a map */
 	uint64_t woken;      /* the straggler was; 0: not yet */
 	unsigned life, done; /* workers that have finished this life */
 	bool over;

@@ -135,13 +135,14 @@ order_heard(struct sim *s, const struct sim_worker *w, const struct pbox_hdr *h)
 static bool
 is_plain(const struct sim *s, const struct sim_worker *w)
 {
-	return w->number < SIM_WORKERS && w->state == SIM_WORK && !any_ended(s, w->job);
+	return w->number < SIM_WORKERS && w->state == SIM_WORK && s->sc.commands == 0 &&
+	       !any_ended(s, w->job);
 }
 
 static struct sim_flow *
 flow_of(struct sim_worker *w, const struct sim_fragment *f)
 {
-	return &w->flow[f->box][f->endpoint];
+	return &w->flow[f->first_box][f->endpoint];
 }
 
 static void

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "law.h"
+
+/*
+ * Chunks of a job move from box to box while it trains (R16.8 to R16.10 of the protocol): commands to the first box, and what must hold.
+ * Each chunk has one owner in each epoch, and in a later one it answers nothing but RESTORE_OK before all workers have reported;
+ * then it goes on from the version that they hold. Results are those of one box: the reference knows of no move.
+ */
+
+#define HOMES 192        /* epochs of a chunk */
+#define AGAIN (100 * MS) /* a command that cannot be done now */
+#define TRIES 20
+
+/* Of a fragment; that of a chunk's first one has its homes. */
+struct sim_moves {
+	struct {
+		uint16_t epoch;
+		uint8_t box;
+	} home[HOMES];
+	unsigned homes;
+	uint32_t made[SIM_BOXES]; /* latest version that the box had when it was the owner */
+	struct {
+		uint16_t epoch; /* 0: none */
+		uint32_t version;
+		bool have;
+	} told[SIM_WORKERS];
+};
+
+static struct sim_moves *
+moves_of(struct sim_fragment *f)
+{
+	if (f->moves == NULL)
+		f->moves = calloc(1, sizeof(*f->moves));
+	PBOX_ASSERT(f->moves != NULL);
+	return f->moves;
+}
+
+void
+sim_moves_forget(struct sim_fragment *f)
+{
+	free(f->moves);
+	f->moves = NULL;
+}
+
+void
+sim_moves_run(struct sim *s, unsigned job)
+{
+	struct sim_job *j = &s->job[job];
+	uint64_t run = sim_part(s, job)->run;
+
+	if (!sim_is_fleet(&s->sc, &s->sc.job[job]) || s->box->number != 0 || run == j->mapped_run)
+		return;
+	for (uint32_t i = 0; i < j->n_fragments; i++) {
+		struct sim_fragment *f = &j->fragment[i];
+
+		sim_moves_forget(f);
+		f->box = f->first_box;
+		f->epoch = PBOX_MAP_EPOCH;
+	}
+	j->mapped_run = run;
+}
+
+static bool
+is_later(uint16_t a, uint16_t b)
+{
+	return (int16_t)(a - b) > 0;
+}
+
+/* ---- commands ----------------------------------------------------------------------------------- */
+
+void
+sim_moves_plan(struct sim *s)
+{
+	for (unsigned i = 0; i < s->sc.commands; i++) {
+		struct sim_fault k = {.nth = i, .value = {s->sc.command[i].at}};
+
+		if (sim_fault(s, &k, SIM_FAULT_MOVE, true))
+			sim_at(s, s->now + k.value[0], SIM_COMMAND, 0, i, NULL);
+	}
+}
+
+static const struct pbox_job *
+find_job(const struct sim *s, unsigned job)
+{
+	const struct pbox_job *k;
+
+	for (unsigned i = 0; (k = s->code->registrar_job(s->box->registrar, i)) != NULL; i++)
+		if ((unsigned)(k->name[3] - '0') == job)
+			return k;
+	return NULL;
+}
+
+/* Where the command wants the chunk; no box: it stays. */
+static unsigned
+wanted(const struct sim *s, unsigned i, const struct sim_fragment *f, uint32_t chunk, uint32_t n)
+{
+	uint32_t x = s->sc.command[i].x, from = x % n, to = from + (x >> 16) % (n - from);
+	unsigned box = s->sc.command[i].box, fleet = s->sc.fleet;
+
+	switch (s->sc.command[i].what) {
+	case 0: /* some of them move, */
+		return chunk >= from && chunk <= to ? box : fleet;
+	case 1: /* all to one box, */
+		return box;
+	case 2: /* all that one has to the others, */
+		return f->box == box ? (box + 1 + chunk % (fleet - 1)) % fleet : fleet;
+	default: /* and all, to one after the other */
+		return (chunk + x) % fleet;
+	}
+}
+
+/* False: not now. */
+static bool
+move_table(struct sim *s, unsigned i, unsigned job, unsigned table, const struct pbox_job *k)
+{
+	uint32_t n = s->job[job].chunks[table];
+	struct pbox_error err = {0};
+
+	for (uint32_t c = 0; c < n; c++) {
+		const struct sim_fragment *f =
+			sim_find(&s->job[job], table << PBOX_CHUNK_BITS | c, 0);
+		unsigned box = f != NULL ? wanted(s, i, f, c, n) : s->sc.fleet;
+		int ret;
+
+		if (box == s->sc.fleet)
+			continue;
+		ret = s->code->registrar_move(
+			s->box->registrar, k->id, table, c, c, box, s->now, &err);
+		if (ret == -EAGAIN)
+			return false;
+		if (ret > 0)
+			sim_inexact(s, job);
+		if (ret > 0)
+			sim_note(s, "chunk %x of job %u is to move to box %u", f->chunk, job, box);
+	}
+	return true;
+}
+
+void
+sim_moves_command(struct sim *s, unsigned command, unsigned tries)
+{
+	bool good = s->box->up;
+
+	for (unsigned j = 0; s->box->up && j < s->sc.jobs; j++) {
+		const struct pbox_job *k = find_job(s, j);
+
+		if (!sim_is_fleet(&s->sc, &s->sc.job[j]) || s->job[j].over)
+			continue;
+		for (unsigned t = 0; t < s->sc.job[j].tables; t++)
+			good &= k != NULL && s->job[j].first_number[t] != NULL &&
+				move_table(s, command, j, t, k);
+	}
+	if (!good && tries < TRIES && s->box->unfinished > 0)
+		sim_at(s, s->now + AGAIN, SIM_COMMAND, 0, command, (void *)(uintptr_t)(tries + 1));
+}
+
+/* ---- owners --------------------------------------------------------------------------------------- */
+
+/* One in each epoch. */
+static void
+note_home(struct sim *s, struct sim_fragment *f, const struct pbox_home *h)
+{
+	struct sim_moves *m = moves_of(f);
+
+	for (unsigned i = 0; i < m->homes; i++) {
+		if (m->home[i].epoch != h->epoch)
+			continue;
+		if (m->home[i].box != h->box)
+			sim_fail(s,
+				"by map %u chunk %x is at box %u, says box %u, and was at box %u",
+				h->epoch, f->chunk, h->box, s->box->number, m->home[i].box);
+		return;
+	}
+	if (h->epoch == PBOX_MAP_EPOCH && h->box != f->first_box)
+		sim_fail(s,
+			"by the first map chunk %x is at box %u, says box %u, and was at box %u",
+			f->chunk, h->box, s->box->number, f->first_box);
+	if (m->homes == HOMES) {
+		sim_fail(s, "chunk %x has had %u owners", f->chunk, m->homes);
+		return;
+	}
+	m->home[m->homes].epoch = h->epoch;
+	m->home[m->homes++].box = h->box;
+}
+
+static unsigned
+home_in(struct sim *s, unsigned job, const struct sim_fragment *f, uint16_t epoch)
+{
+	struct sim_fragment *first = sim_find(&s->job[job], f->chunk, 0);
+	const struct sim_moves *m = moves_of(first);
+
+	if (epoch == PBOX_MAP_EPOCH)
+		return f->first_box;
+	for (unsigned i = 0; i < m->homes; i++)
+		if (m->home[i].epoch == epoch)
+			return m->home[i].box;
+	return SIM_BOXES;
+}
+
+/* ---- a move ---------------------------------------------------------------------------------------- */
+
+static void moved(
+	struct sim *s, unsigned job, struct sim_fragment *f, uint16_t epoch, uint32_t base);
+
+/* A box that answers a new process so has restored all that has come to it, perhaps of nobody. */
+static void
+settled(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_home *h)
+{
+	struct sim_job *j = &s->job[job];
+	uint32_t chunk = f->chunk;
+
+	for (; f < j->fragment + j->n_fragments && f->chunk == chunk; f++) {
+		uint32_t base = moves_of(f)->made[s->box->number];
+
+		for (unsigned w = 0; w < SIM_WORKERS; w++)
+			if (f->moves->told[w].epoch == h->epoch && f->moves->told[w].version > base)
+				base = f->moves->told[w].version;
+		if (is_later(h->epoch, f->epoch))
+			moved(s, job, f, h->epoch, base);
+	}
+}
+
+void
+sim_moves_homes(struct sim *s, unsigned job, const struct pbox_send *out)
+{
+	struct pbox_homes m;
+
+	if (sim_part(s, job)->run != s->job[job].mapped_run)
+		return; /* of another run than the first box has */
+	if (pbox_homes_decode(out->payload, out->hdr.length, &m) < 0 || m.table >= SIM_TABLES) {
+		sim_fail(s, "HOMES_OK cannot be read");
+		return;
+	}
+	for (uint32_t i = 0; i < m.count && !s->failed; i++) {
+		struct sim_fragment *f =
+			sim_find(&s->job[job], m.table << PBOX_CHUNK_BITS | (m.first + i), 0);
+
+		if (f != NULL)
+			note_home(s, f, &m.home[i]);
+		if (f != NULL && s->box->shown == 0 && m.home[i].box == s->box->number)
+			settled(s, job, f, &m.home[i]);
+	}
+}
+
+static void
+check_bytes(struct sim *s, unsigned job, const struct sim_fragment *f, uint32_t version,
+	const uint8_t *payload, const char *what)
+{
+	size_t bytes =
+		(size_t)f->elements * pbox_format_size(sim_spec(&s->sc, job, f)->fixed.pull_format);
+
+	if (f->answer[0] == NULL || version == 0 || version > f->version ||
+		f->version - version > 1 || f->no_result ||
+		(version != f->version && f->version - 1 == 0))
+		return;
+	if (memcmp(f->answer[version & 1], payload, bytes) != 0)
+		sim_fail(s, "job %u chunk %x frag %u: %s of version %u has other bytes", job,
+			f->chunk, f->frag, what, version);
+}
+
+void
+sim_moves_told(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h,
+	const uint8_t *payload)
+{
+	struct sim_moves *m = moves_of(f);
+
+	if (!is_later(h->map_epoch, f->epoch))
+		return;
+	if (is_later(m->told[h->worker].epoch, h->map_epoch) && m->told[h->worker].epoch != 0)
+		return;
+	m->told[h->worker].epoch = h->map_epoch;
+	m->told[h->worker].version = h->round;
+	m->told[h->worker].have = (h->flags & PBOX_F_HAVE) != 0;
+	(void)s;
+	(void)job;
+	(void)payload;
+}
+
+/* A new process has nothing that it could report; and who has done all may have left. */
+static bool
+must_report(const struct sim *s, unsigned job, unsigned worker)
+{
+	for (unsigned i = 0; i < s->sc.job[job].workers; i++) {
+		const struct sim_worker *w = s->job[job].worker[i];
+
+		if (w->id == worker && w->state == SIM_WORK)
+			return !w->restarted;
+	}
+	return false;
+}
+
+/* The new owner goes on from `base`. */
+static void
+moved(struct sim *s, unsigned job, struct sim_fragment *f, uint16_t epoch, uint32_t base)
+{
+	struct sim_moves *m = moves_of(f);
+	uint32_t most = 0;
+
+	for (unsigned w = 0; w < s->sc.job[job].workers && !s->failed; w++) {
+		if (m->told[w].epoch == epoch)
+			most = m->told[w].version > most ? m->told[w].version : most;
+		else if (must_report(s, job, w) && !sim_was_restarted(s, job))
+			sim_fail(s,
+				"job %u chunk %x frag %u goes on at box %u before worker %u has reported",
+				job, f->chunk, f->frag, s->box->number, w);
+	}
+	if (base != most && (base != m->made[s->box->number] || base < most))
+		sim_fail(s, "job %u chunk %x frag %u goes on at box %u at version %u, not %u", job,
+			f->chunk, f->frag, s->box->number, base, most);
+	if (f->ready && base != f->version && base + 1 != f->version)
+		sim_fail(s,
+			"job %u chunk %x frag %u goes on at box %u at version %u, and has been at %u",
+			job, f->chunk, f->frag, s->box->number, base, f->version);
+	m->made[f->box] = f->published;
+	sim_note(s, "chunk %x frag %u of job %u has moved from box %u to box %u, at version %u",
+		f->chunk, f->frag, job, f->box, s->box->number, base);
+	f->box = (uint8_t)s->box->number;
+	f->epoch = epoch;
+	f->restored_in = s->box->incarnation;
+	f->published = base;
+	slots_reset(f, base);
+	s->box->progress_at = s->now;
+}
+
+void
+sim_moves_answer(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_send *out)
+{
+	const struct pbox_hdr *h = &out->hdr;
+	unsigned home = home_in(s, job, f, h->map_epoch);
+
+	if (home != s->box->number) {
+		sim_fail(s, "box %u answers %s of chunk %x by map %u, by which box %u has it",
+			s->box->number, pbox_type_name(h->type), f->chunk, h->map_epoch, home);
+		return;
+	}
+	if (!is_later(h->map_epoch, f->epoch)) {
+		/* nobody takes it any more; and what there is of it is right */
+		if (h->type == PBOX_RESULT)
+			check_bytes(s, job, f, h->round, out->payload, "a late RESULT");
+	} else if (h->type == PBOX_RESTORE_OK && h->aux == PBOX_RESTORE_DONE) {
+		moved(s, job, f, h->map_epoch, h->base);
+	} else if (h->type == PBOX_RESTORE_OK && h->aux == PBOX_RESTORE_LOST) {
+		if (!sim_was_restarted(s, job))
+			sim_fail(s, "job %u chunk %x frag %u is lost on its way to box %u", job,
+				f->chunk, f->frag, s->box->number);
+	} else if (h->type == PBOX_RESULT || h->type == PBOX_PUSH_OK) {
+		sim_fail(s, "box %u answers %s of chunk %x before it has come there",
+			s->box->number, pbox_type_name(h->type), f->chunk);
+	}
+}

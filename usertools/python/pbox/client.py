@@ -549,7 +549,7 @@ class Client:
     least    with policy="reassign": the training begins with this many workers, worker 0 among them; `workers` is the most that there
              may be, and others join while it runs, with the same `run`. None: it begins with all
     threads  progress threads, each with a part of the box's endpoints, and no more than it has; None: the variable PBOX_THREADS,
-             or 0: the CPUs of this process, shared among the workers of its host (LOCAL_WORLD_SIZE, which torchrun sets)
+             or "auto", which is 0: the CPUs of this process, shared among the workers of its host (LOCAL_WORLD_SIZE, which torchrun sets)
     """
 
     def __init__(self, box: str, job: str, secret: str = "", worker: Optional[int] = None,
@@ -562,7 +562,7 @@ class Client:
                  transport: Optional[str] = None,
                  transport_args: Optional[str] = None, keep_copies: bool = True,
                  auth: Optional[str] = None, run: Optional[str] = None,
-                 slots: Optional[int] = None, threads: Optional[int] = None, least: Optional[int] = None) -> None:
+                 slots: Optional[int] = None, threads: Union[int, str, None] = None, least: Optional[int] = None) -> None:
         self._p: Optional[ct.c_void_p] = None
         self._pid = os.getpid()
         self._cond = threading.Condition()
@@ -620,12 +620,12 @@ class Client:
         conf.slots = slots or 0
         conf.least = 0 if least is None else _checks.whole(least, "least", workers, 1)
         if threads is None:
-            said = os.environ.get("PBOX_THREADS", "") or "0"
-            if not said.isdecimal():
-                raise PBoxInvalid(f"PBOX_THREADS of the environment is {said!r}: set it to a number of threads, or to 0 for as many "
+            said = os.environ.get("PBOX_THREADS", "") or "auto"
+            if said != "auto" and not said.isdecimal():
+                raise PBoxInvalid(f"PBOX_THREADS of the environment is {said!r}: set it to a number of threads, or to auto for as many "
                                   "as this process has CPUs")
-            threads = int(said)
-        conf.threads = _checks.whole(threads, "threads", _checks.U32)
+            threads = said if said == "auto" else int(said)
+        conf.threads = 0 if threads == "auto" else _checks.whole(threads, "threads", _checks.U32)
         opened: List[ct.c_void_p] = []
         abandoned = threading.Event()
         lock = threading.Lock()

@@ -84,6 +84,26 @@ class Steps(Case):
         for x, y in zip(e0, e1):
             self.assertTrue(torch.equal(x, y))
 
+    def test_no_number(self):
+        """A gradient with a NaN or an infinity changes nothing, here or at the box, and the next step goes on."""
+        m = model()
+        opt = self.eager(torch.optim.SGD(m.parameters(), lr=0.05, momentum=0.9))
+        for bad in (float("nan"), float("inf"), -float("inf")):
+            backward(m)
+            before, state = [p.detach().clone() for p in m.parameters()], copy.deepcopy(opt.state_dict())
+            m[2].weight.grad[0, 1] = bad
+            with self.assertRaisesRegex(pbox.PBoxInvalid, "the gradient of '.*' has a NaN or an infinity"):
+                opt.step()
+            for p, b in zip(m.parameters(), before):
+                self.assertTrue(torch.equal(p, b))
+            self.assertEqual(str(opt.state_dict()), str(state))
+            backward(m)
+            opt.step()
+        self.assertEqual(opt.steps, 3)
+        opt.refresh()
+        self.assertTrue(all(torch.isfinite(p).all() for p in m.parameters()))
+        opt.close()
+
     def test_staleness(self):
         """Another worker pushes three times between the pulls of this one."""
         def work(rank):

@@ -199,6 +199,18 @@ class Eager(torch.optim.Optimizer):
                 raise PBoxInvalid(f"gradient of {name} has dtype {g.dtype}: needed is float32")
         _layout.check_left_out(self._left_out)
 
+    def _refuse_infinite(self) -> None:
+        """A NaN that is pushed is in everybody's parameters from then on."""
+        grads = [(i, p.grad) for i, p in enumerate(self._all) if p.grad is not None and p.grad.numel() > 0]
+        if not grads:
+            return
+        # in float64, where no sum of float32 overflows: one number for each tensor, and one wait for a GPU
+        good = torch.isfinite(torch.stack([g.sum(dtype=torch.float64) for _, g in grads])).tolist()
+        for (i, _), fine in zip(grads, good):
+            if not fine:
+                raise PBoxInvalid(f"the gradient of '{self.table.tensors[i].name}' has a NaN or an infinity, which this step would put into the "
+                                  "parameters of all workers: nothing has changed; go on with another batch, or lower the learning rate")
+
     # ---- a step
 
     @torch.no_grad()
@@ -210,6 +222,8 @@ class Eager(torch.optim.Optimizer):
             raise PBoxInvalid("the last step has not ended: call wait(), or give up")
         self._guarded(self._wait_for_room, None)
         self._refuse_changed()
+        if closure is None:
+            self._refuse_infinite()
         update = self._updates[self.steps % self._in_flight]
         before = update if self._device is None else [torch.empty_like(p.data) for p in self._all]
         for b, p in zip(before, self._all):

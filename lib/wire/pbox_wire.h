@@ -519,8 +519,7 @@ enum pbox_homes_flags {
 
 struct pbox_home {
 	uint8_t box, endpoint; /**< endpoint: of that box, in HOMES_OK of that box alone */
-	uint16_t
-		epoch; /**< of the map that has given it the chunk: frames for the chunk say the same */
+	uint16_t epoch;   /**< of the map that gave it the chunk; frames for the chunk say it */
 	uint32_t version; /**< the lowest of its fragments, in HOMES_OK of its box alone */
 };
 

@@ -82,11 +82,12 @@ times_ended(struct pbox_worker *w)
 	for (unsigned i = 0; i < w->boxes; i++) {
 		struct busy *b = &m->busy[i];
 		double own = b->asked > b->held ? 1 - (double)b->held / (double)b->asked : 0;
-		double after =
-			b->last > m->submitted ? (double)(b->last - m->submitted) / NS_PER_S : 0;
+		uint64_t after = b->last > m->submitted ? b->last - m->submitted : 0;
 
+		after = after < b->ns ? after : b->ns; /* there were pauses in it */
 		if (b->answers > 0 && m->end != 0 && !m->spoiled)
-			times_add(&m->all.box[i], own * (double)b->ns / NS_PER_S, own * after);
+			times_add(&m->all.box[i], own * (double)b->ns / NS_PER_S,
+				own * (double)after / NS_PER_S);
 		*b = (struct busy){0};
 	}
 	m->end = end;

@@ -208,6 +208,47 @@ on_moves(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_
 	rte_tel_data_add_dict_u64(d, "map", j.map_epoch);
 }
 
+/* All tables of a job, by weights of its boxes. */
+static void
+on_weigh(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
+{
+	char what[PBOX_MAX_BOXES][PARAM_SIZE];
+	uint32_t weight[PBOX_MAX_BOXES];
+	const struct pbox_job *job;
+	struct pbox_error err = {0};
+	struct pbox_job_view j;
+	int boxes = 1, moved;
+
+	/* the first weight, and all others: of two boxes and more */
+	if (n == 3) {
+		memcpy(what[0], word[1], sizeof(what[0]));
+		boxes += params_split(word[2], &what[1], PBOX_MAX_BOXES - 1);
+	}
+	if (boxes < 2) {
+		reply_error(d,
+			"which job, and how? /pbox/weigh,JOB,WEIGHT,WEIGHT,...: one of each box");
+		return;
+	}
+	job = reply_job(c, word[0], d);
+	if (job == NULL)
+		return;
+	for (int i = 0; i < boxes; i++)
+		if (!params_number(what[i], UINT32_MAX, &weight[i])) {
+			reply_error(d, "a weight is a number, and '%.40s' is none", what[i]);
+			return;
+		}
+	pbox_registrar_view_job(c->registrar, job, &j);
+	moved = pbox_registrar_weigh(
+		c->registrar, j.id, weight, (unsigned)boxes, pbox_dp_now(c->conf.dp), &err);
+	if (moved < 0) {
+		reply_error(d, "%s", err.text);
+		return;
+	}
+	rte_tel_data_add_dict_u64(d, "chunks", (uint64_t)moved);
+	pbox_registrar_view_job(c->registrar, job, &j);
+	rte_tel_data_add_dict_u64(d, "map", j.map_epoch);
+}
+
 /* A job is at other boxes from now on. */
 static void
 on_scale(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
@@ -270,6 +311,8 @@ const struct telemetry_command telemetry_set_commands[] = {
 		"Chunks go to another box of the job. Parameters: JOB,TABLE,FIRST,LAST,BOX."},
 	{"/pbox/scale", 2, on_scale,
 		"The boxes that a job's chunks are at. Parameters: JOB,BOX+BOX..."},
+	{"/pbox/weigh", 3, on_weigh,
+		"All tables of a job are shared out again. Parameters: JOB,WEIGHT,WEIGHT,..., one of each box."},
 	{"/pbox/drain", 1, on_drain,
 		"Take no new jobs. Parameter: on, off, or stop (with the last job)."},
 	{0},

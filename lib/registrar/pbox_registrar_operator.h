@@ -52,6 +52,14 @@ void pbox_registrar_measure(struct pbox_registrar *r, uint16_t job, unsigned wor
  */
 int pbox_registrar_move(struct pbox_registrar *r, uint16_t job, uint32_t table, uint32_t first,
 	uint32_t last, unsigned box, uint64_t now_ns, struct pbox_error *err);
+/**
+ * All tables of a job are shared out again by weights of its boxes, by one map (pbox_spread). At the job's first box alone.
+ *
+ * @param weight  of each of the @p n boxes, up to 2^20
+ * @return how many chunks move: 0 if all are where they should be; or as pbox_registrar_move(), also -ENOMEM: nothing has changed then
+ */
+int pbox_registrar_weigh(struct pbox_registrar *r, uint16_t job, const uint32_t *weight, unsigned n,
+	uint64_t now_ns, struct pbox_error *err);
 
 /**
  * The job's chunks shall be at these boxes alone, with equal shares as far as few moves make them so (R16.11). At the job's first box

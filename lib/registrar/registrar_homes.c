@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <pbox_spread.h>
+
 #include "registrar_impl.h"
 
 /* Workers that have not asked for a new map are asked whether they live: so they hear of it. */
@@ -594,6 +596,94 @@ pbox_registrar_scale(struct pbox_registrar *r, uint16_t id, uint16_t set, uint64
 	homes_of(job)->asked = 0;
 	ask_workers(r, job);
 	return n;
+}
+
+/* Homes by the weights, all tables one after the other: how many chunks move. Of a table that cannot let them go an error. */
+static int
+scale_homes(const struct pbox_job *job, const uint32_t *weight, unsigned boxes, uint8_t *home,
+	struct pbox_error *err)
+{
+	int64_t lack[PBOX_MAX_BOXES] = {0};
+	int all = 0;
+
+	for (uint32_t i = 0; i < job->n_tables; i++) {
+		const struct pbox_table *t = &job->table[i]->t;
+		int n, ret;
+
+		for (uint32_t k = 0; k < t->n_chunks; k++)
+			home[k] = t->plan[k].box;
+		n = pbox_spread(&t->layout, boxes, weight, home, lack);
+		if (n < 0)
+			return pbox_fail(err, ENOMEM, "no memory to share out table %u", i);
+		ret = n > 0 ? may_leave(job, t, err) : 0;
+		if (ret < 0)
+			return ret;
+		all += n;
+		home += t->n_chunks;
+	}
+	return all;
+}
+
+static int
+scale_weights(
+	const struct pbox_registrar *r, const uint32_t *weight, unsigned n, struct pbox_error *err)
+{
+	uint64_t sum = 0;
+
+	for (unsigned b = 0; b < n; b++) {
+		if (weight[b] > 1u << 20)
+			return pbox_fail(err, EINVAL, "a weight is %u at most", 1u << 20);
+		sum += weight[b];
+	}
+	if (n != r->conf.boxes.boxes || sum == 0)
+		return pbox_fail(err, EINVAL,
+			"write a weight for each of the %u boxes, not 0 for all of them",
+			(unsigned)r->conf.boxes.boxes);
+	return 0;
+}
+
+int
+pbox_registrar_weigh(struct pbox_registrar *r, uint16_t id, const uint32_t *weight, unsigned n,
+	uint64_t now_ns, struct pbox_error *err)
+{
+	struct pbox_job *job = id < r->conf.max_jobs ? r->job[id] : NULL;
+	size_t chunks = 1, at = 0;
+	uint8_t *home;
+	uint16_t epoch;
+	int moved, ret;
+
+	r->now_ns = now_ns;
+	if (job == NULL || job->state != PBOX_JOB_OPEN)
+		return pbox_fail(err, ENOENT, "there is no job %u", id);
+	ret = may_move(r, job, err);
+	if (ret == 0)
+		ret = scale_weights(r, weight, n, err);
+	if (ret < 0)
+		return ret;
+	for (uint32_t i = 0; i < job->n_tables; i++)
+		chunks += job->table[i]->t.n_chunks;
+	home = malloc(chunks);
+	if (home == NULL)
+		return pbox_fail(err, ENOMEM, "no memory to share out job '%s'", job->name);
+	moved = scale_homes(job, weight, n, home, err);
+	epoch = next_epoch(job);
+	for (uint32_t i = 0; moved > 0 && i < job->n_tables; i++) {
+		struct pbox_table *t = &job->table[i]->t;
+
+		for (uint32_t k = 0; k < t->n_chunks; k++, at++)
+			if (t->plan[k].box != home[at])
+				t->plan[k] =
+					(struct pbox_table_home){.box = home[at], .epoch = epoch};
+	}
+	free(home);
+	if (moved <= 0)
+		return moved;
+	note_epoch(job, epoch);
+	registrar_event(r, PBOX_LOG_INFO, "job '%s': map %u: %d chunks go to other boxes",
+		job->name, epoch, moved);
+	homes_of(job)->asked = 0;
+	ask_workers(r, job);
+	return moved;
 }
 
 void

@@ -345,6 +345,43 @@ test_the_command(void)
 	fx_end();
 }
 
+static int
+weigh(const uint32_t *weight, unsigned n)
+{
+	fx_clear();
+	return pbox_registrar_weigh(fx.registrar, 0, weight, n, fx.now, &err);
+}
+
+/* All tables by weights: one map, and as little as may be. */
+static void
+test_weights(void)
+{
+	begin(0, &reduce);
+	UNIT_EQ_U64(weigh((const uint32_t[]){1, 1, 1}, 3), 0);
+	UNIT_EQ_U64(fx.n_sent, 0);
+	UNIT_EQ_U64(weigh((const uint32_t[]){1, 1}, 2), (uint64_t)-EINVAL);
+	CU_ASSERT_STRING_EQUAL(
+		err.text, "write a weight for each of the 3 boxes, not 0 for all of them");
+	UNIT_EQ_U64(weigh((const uint32_t[]){0, 0, 0}, 3), (uint64_t)-EINVAL);
+	UNIT_EQ_U64(weigh((const uint32_t[]){1, 1, (1u << 20) + 1}, 3), (uint64_t)-EINVAL);
+	UNIT_EQ_U64(weigh((const uint32_t[]){1, 1, 0}, 3), 4);
+	UNIT_EQ_U64(fx_count(PBOX_PING), 2);
+	UNIT_EQ_U64(fx_last()->hdr.map_epoch, 2);
+	UNIT_EQ_U64(weigh((const uint32_t[]){7, 7, 0}, 3), 0);
+	ask(0);
+	UNIT_EQ_U64(m.epoch, 2);
+	for (unsigned i = 0; i < 12; i++) {
+		CU_ASSERT(home[i] == 2 ? m.home[i].box < 2 : m.home[i].box == home[i]);
+		UNIT_EQ_U64(m.home[i].epoch, home[i] == 2 ? 2 : 1);
+	}
+	UNIT_EQ_U64(weigh((const uint32_t[]){0, 0, 3}, 3), 12);
+	UNIT_EQ_U64(fx_last()->hdr.map_epoch, 3);
+	fx_end();
+	begin(1, &reduce);
+	UNIT_EQ_U64(weigh((const uint32_t[]){1, 1, 0}, 3), (uint64_t)-EINVAL);
+	fx_end();
+}
+
 /* Few moves, and equal shares. */
 static void
 test_scale(void)
@@ -424,6 +461,7 @@ const struct unit_test unit_tests[] = {
 	{"what is refused", test_what_is_refused},
 	{"the command", test_the_command},
 	{"scale", test_scale},
+	{"weights of the boxes", test_weights},
 	{"the first box, started again", test_the_first_box_again},
 	{NULL, NULL},
 };

@@ -97,9 +97,11 @@ int ask_alarm(struct etcd *e, struct pbox_error *err);
 
 /* ---- box.c: the daemon, through telemetry -------------------------------------------------------- */
 
-struct box_jobs {
-	unsigned n;
-	char name[PBOX_FLEET_JOBS][PBOX_FLEET_NAME];
+/* A job that runs there. */
+struct box_job {
+	char name[PBOX_FLEET_NAME];
+	unsigned number, tables;
+	uint64_t begun_ns; /* its run, to a second or so */
 };
 
 struct box {
@@ -108,7 +110,8 @@ struct box {
 	uint64_t answered_ns; /* 0: never */
 	unsigned n, number;   /* boxes of its list, and which of them it is */
 	char address[PBOX_FLEET_BOXES][PBOX_FLEET_ADDRESS], release[32];
-	struct box_jobs jobs;
+	unsigned n_jobs;
+	struct box_job job[PBOX_FLEET_JOBS];
 };
 
 /* The answer of a command, to be freed; -ENOENT: no box is there; -ENOTSUP: it does not know the command; -EPROTO: it
@@ -150,7 +153,14 @@ struct agent {
 	struct pbox_error why, alarm, taken, wrong, unable; /* code 0: none */
 	int64_t wall_ns;             /* CLOCK_REALTIME less CLOCK_BOOTTIME when last looked */
 	uint64_t set_ns, set_back_s; /* when the clock was set back, and how far */
-	uint64_t applied;            /* epoch of the map that the box has been made to follow */
+	/* Jobs that the box has been made to share out as the map says: of which epoch, run and tables. */
+	unsigned n_done;
+	struct {
+		struct box_job job;
+		uint64_t epoch, tried_ns,
+			bad_ns; /* bad_ns: since when it cannot be done; 0: it is done */
+	} done[PBOX_FLEET_JOBS];
+	uint64_t applied; /* epoch of the map that the box has been made to follow */
 	struct agent_finding finding, reported;
 };
 

@@ -2,12 +2,139 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-/* The map, made so: these are the boxes and the weights of a job. */
+/*
+ * The map, made so: these are the weights of a job's boxes. The first box of the list decides where chunks are (R16.9), so its
+ * agent alone has something to do. It asks once for each run of a job, its tables and an epoch of the map: the box moves what
+ * is not where it should be, and nothing if all is.
+ */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "agent.h"
+
+#define AGAIN (5 * AGENT_S)
+#define PATIENT \
+	(15 * AGENT_S)     /* before a person hears of it: tables are mapped, workers come back */
+#define SAME (3 * AGENT_S) /* begins of one run differ by less, as they are computed */
+
+static bool
+apply_same_run(const struct box_job *x, const struct box_job *y)
+{
+	uint64_t apart =
+		x->begun_ns > y->begun_ns ? x->begun_ns - y->begun_ns : y->begun_ns - x->begun_ns;
+
+	return strcmp(x->name, y->name) == 0 && x->number == y->number && apart < SAME;
+}
+
+/* Those of jobs that are over make room. */
+static void
+apply_forget(struct agent *a)
+{
+	for (unsigned i = 0; i < a->n_done;) {
+		unsigned k = 0;
+
+		while (k < a->box.n_jobs && !apply_same_run(&a->done[i].job, &a->box.job[k]))
+			k++;
+		if (k < a->box.n_jobs)
+			i++;
+		else
+			a->done[i] = a->done[--a->n_done];
+	}
+}
+
+static unsigned
+apply_entry(struct agent *a, const struct box_job *job)
+{
+	unsigned i = 0;
+
+	while (i < a->n_done && !apply_same_run(&a->done[i].job, job))
+		i++;
+	if (i == a->n_done) {
+		memset(&a->done[i], 0, sizeof(a->done[i]));
+		a->done[i].job = *job;
+		a->n_done++;
+	}
+	return i;
+}
+
+/* Do all boxes have one weight? Then a job that never moved is as it should be. */
+static bool
+apply_even(const struct agent *a, const char *job)
+{
+	for (unsigned i = 0; i < a->box.n; i++)
+		if (pbox_fleet_weight(&a->view.map, job, i) != PBOX_FLEET_FULL)
+			return false;
+	return true;
+}
+
+static int
+apply_job(struct agent *a, const struct box_job *job, struct pbox_error *err)
+{
+	char command[256];
+	size_t n = (size_t)snprintf(command, sizeof(command), "/pbox/weigh,#%u", job->number);
+	json_t *answer;
+	int64_t moved;
+	int ret;
+
+	for (unsigned i = 0; i < a->box.n && n < sizeof(command); i++)
+		n += (size_t)snprintf(command + n, sizeof(command) - n, ",%" PRIu32,
+			pbox_fleet_weight(&a->view.map, job->name, i));
+	ret = box_ask(&a->box, command, &answer, err);
+	moved = json_integer_value(json_object_get(answer, "chunks"));
+	if (ret == 0 && moved > 0)
+		pbox_log(PBOX_LOG_INFO,
+			"map of epoch %" PRIu64 ": %" PRId64 " chunks of job '%s' move",
+			a->view.map.epoch, moved, job->name);
+	json_decref(answer);
+	return ret;
+}
+
+static void
+apply_one(struct agent *a, const struct box_job *job, uint64_t now)
+{
+	unsigned i = apply_entry(a, job);
+	struct pbox_error err = {0};
+	int ret;
+
+	if (a->done[i].epoch == a->view.map.epoch && a->done[i].job.tables == job->tables &&
+		(a->done[i].bad_ns == 0 || now < a->done[i].tried_ns + AGAIN))
+		return;
+	if (job->tables == 0)
+		return;
+	a->done[i].tried_ns = now;
+	a->done[i].epoch = a->view.map.epoch;
+	a->done[i].job.tables = job->tables;
+	ret = apply_job(a, job, &err);
+	if (ret == 0) {
+		a->done[i].bad_ns = 0;
+		return;
+	}
+	if (a->done[i].bad_ns == 0)
+		a->done[i].bad_ns = now;
+	if (now - a->done[i].bad_ns >= PATIENT && !apply_even(a, job->name))
+		pbox_fail(&a->unable, -ret, "job '%s': %s", job->name, err.text);
+}
 
 void
 apply_map(struct agent *a)
 {
+	uint64_t now = agent_now();
+	bool all = true;
+
+	if (a->box.number != 0) {
+		a->applied = a->view.map.epoch;
+		return;
+	}
+	apply_forget(a);
+	for (unsigned i = 0; i < a->box.n_jobs; i++)
+		apply_one(a, &a->box.job[i], now);
+	for (unsigned i = 0; i < a->n_done; i++)
+		all = all && (a->done[i].bad_ns == 0 || apply_even(a, a->done[i].job.name));
+	if (!all)
+		return;
+	a->unable.code = 0;
 	a->applied = a->view.map.epoch;
 }

@@ -143,7 +143,7 @@ box_look_jobs(struct box *b, struct pbox_error *err)
 {
 	json_int_t next = 0;
 
-	b->jobs.n = 0;
+	b->n_jobs = 0;
 	do {
 		char command[48];
 		const char *name;
@@ -156,10 +156,16 @@ box_look_jobs(struct box *b, struct pbox_error *err)
 			return ret;
 		json_object_foreach(answer, name, j)
 		{
-			if (strncmp(name, "job_", 4) != 0 || b->jobs.n == PBOX_FLEET_JOBS)
+			struct box_job *at = &b->job[b->n_jobs];
+			uint64_t age = (uint64_t)json_integer_value(json_object_get(j, "age_ms"));
+
+			if (strncmp(name, "job_", 4) != 0 || b->n_jobs == PBOX_FLEET_JOBS)
 				continue;
-			box_text(j, "name", b->jobs.name[b->jobs.n], PBOX_FLEET_NAME);
-			b->jobs.n++;
+			box_text(j, "name", at->name, sizeof(at->name));
+			at->number = (unsigned)strtoul(name + 4, NULL, 10);
+			at->tables = (unsigned)json_integer_value(json_object_get(j, "tables"));
+			at->begun_ns = agent_now() - age * AGENT_MS;
+			b->n_jobs++;
 		}
 		j = json_object_get(answer, "next");
 		/* a box that names no later page has named the last one */

@@ -58,13 +58,13 @@ state_jobs(const struct agent *a)
 {
 	json_t *jobs = json_object();
 
-	for (unsigned k = 0; k < a->box.jobs.n && a->view.has_map; k++) {
+	for (unsigned k = 0; k < a->box.n_jobs && a->view.has_map; k++) {
 		json_t *weights = json_array();
 
 		for (unsigned i = 0; i < a->view.map.n_boxes; i++)
 			json_array_append_new(weights, json_integer(pbox_fleet_weight(&a->view.map,
-							       a->box.jobs.name[k], i)));
-		json_object_set_new(jobs, a->box.jobs.name[k], weights);
+							       a->box.job[k].name, i)));
+		json_object_set_new(jobs, a->box.job[k].name, weights);
 	}
 	return jobs;
 }

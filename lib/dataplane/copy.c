@@ -33,8 +33,7 @@ core_frame_copy(struct rte_mbuf *m, const struct pbox_net_udp_origin *t, const s
 		return false;
 	at = rte_pktmbuf_mtod(m, uint8_t *);
 	core_frame_headers(at, t, s, served, ip_id);
-	if (s->hdr.length > 0)
-		memcpy(at + FRAME_HEADERS, s->payload, s->hdr.length);
+	pbox_send_payload(at + FRAME_HEADERS, s);
 	if (s->tag_key != NULL)
 		pbox_auth_tag(s->tag_key, at + PBOX_NET_HEADERS_LEN, s->digest,
 			at + FRAME_HEADERS + s->hdr.length);

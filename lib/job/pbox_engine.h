@@ -17,6 +17,7 @@
  */
 
 #include <stdint.h>
+#include <string.h>
 
 #include <pbox_job_types.h>
 #include <pbox_wire.h>
@@ -41,6 +42,9 @@ struct pbox_send {
 	const struct pbox_peer *peer;
 	const void *payload;
 	uint32_t payload_crc; /**< of the payload (R2.4); 0 without one */
+	uint16_t n_tail;      /**< the last bytes of the payload that are elsewhere, */
+	const void *
+		tail; /**< here: gone when send() returns. Never of one that is shared, or has a tag */
 	/** The payload is parameter memory: it stays where it is until its receiver has proven
 	 * that it needs it no more (R6.7), so that it may be sent without a copy. Otherwise it is
 	 * the sender's scratch and gone when send() returns. */
@@ -49,6 +53,18 @@ struct pbox_send {
 	 * it leaves. Both are gone when send() returns. */
 	const uint8_t *tag_key, *digest;
 };
+
+/** Write the payload, hdr.length bytes. */
+static inline void
+pbox_send_payload(void *to, const struct pbox_send *s)
+{
+	size_t n = s->hdr.length - (size_t)s->n_tail;
+
+	if (n > 0)
+		memcpy(to, s->payload, n);
+	if (s->n_tail > 0)
+		memcpy((uint8_t *)to + n, s->tail, s->n_tail);
+}
 
 /** A receiver of a frame that goes to several. */
 struct pbox_send_to {

@@ -81,6 +81,7 @@ struct pbox_job_table {
 	bool restoring; /**< built, and its restorers have not reported all yet */
 	bool moving;    /**< and some of that are chunks that come from another box (R16.10) */
 	bool restored;  /**< it was built so */
+	uint16_t epoch; /**< the latest map_epoch that its restorers had; 0: none has said one */
 	bool stateless; /**< and no snapshot has brought what its optimiser keeps (R10.8) */
 	/** Who declared it so that he goes on in a run that has begun (R12.6): RESTORE or CONTINUE. */
 	uint64_t goes_on[PBOX_MAX_WORKERS / 64];

@@ -97,6 +97,8 @@ struct pbox_table {
 	uint32_t id;
 	uint8_t mode, op, optimiser, push_format, pull_format, discipline;
 	uint16_t clocks; /**< words that the discipline keeps of a fragment */
+	uint16_t vector; /**< bytes after the elements of RESULT and RESTORE (R14.10) */
+	uint16_t epoch;  /**< of its chunks */
 	/** Boxes that it is shared out over (0: this one has all), and which of them this is. A chunk of another box has
 	 * endpoint PBOX_ELSEWHERE and no fragments. */
 	uint8_t boxes, box;
@@ -131,7 +133,7 @@ struct pbox_table {
  * Lay out, place and allocate. Control thread. What cannot fit is refused before it is laid out: the
  * time that a table takes is bounded by the memory it gets, not by what a worker declares.
  *
- * @param t        formats, mode, op, optimiser, discipline, clocks, boxes, box, box_load, frag_elements,
+ * @param t        formats, mode, op, optimiser, discipline, clocks, vector, epoch, boxes, box, box_load, frag_elements,
  *                 init_elements, id and first_chunk_id are the caller's; the rest is filled
  * @param chunk_elements  wanted size of chunks (pbox_layout_chunk)
  * @param load     in/out, elements per endpoint (pbox_layout_place)

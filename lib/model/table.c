@@ -127,7 +127,7 @@ fill_chunks(struct pbox_table *t)
 		c->elements = lc->elements;
 		c->group = lc->group;
 		c->endpoint = lc->endpoint;
-		c->epoch = PBOX_MAP_EPOCH;
+		c->epoch = t->epoch;
 		if (c->endpoint == PBOX_ELSEWHERE)
 			continue;
 		c->fragments = (uint16_t)table_fragments_of(t, lc->elements);

@@ -69,11 +69,30 @@ lay_out(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *j
 	return ret;
 }
 
+/*
+ * The map_epoch of a table in clocks: versions of a later one are later (R14.11). It is above all that its restorers had, and
+ * follows the time, so that boxes that were restored by different workers do not give the same.
+ */
+static uint16_t
+epoch_of(const struct pbox_registrar *r, const struct pbox_job_table *jt)
+{
+	uint16_t epoch = (uint16_t)(r->conf.first_run >> 22), next = (uint16_t)(jt->epoch + 1);
+
+	if (jt->fixed.discipline != PBOX_DISCIPLINE_CLOCK)
+		return PBOX_MAP_EPOCH;
+	if (jt->epoch != 0 && (int16_t)(uint16_t)(next - epoch) > 0)
+		epoch = next;
+	return epoch != 0 ? epoch : 1;
+}
+
 static void
 build(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 {
 	const struct pbox_declare *d = &jt->fixed;
-	unsigned mtu = job_mtu(r, job), room = mtu - (job->auth != NULL ? PBOX_TAG_LEN : 0);
+	unsigned mtu = job_mtu(r, job);
+	unsigned vector = pbox_shard_vector(d->discipline, job->workers);
+	unsigned beside = vector + (job->auth != NULL ? PBOX_TAG_LEN : 0);
+	unsigned room = mtu > beside ? mtu - beside : 0;
 	struct pbox_error err;
 	int ret;
 
@@ -84,12 +103,21 @@ build(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 		.optimiser = d->optimiser,
 		.discipline = d->discipline,
 		.clocks = (uint16_t)pbox_shard_clocks(d->discipline, job->workers),
+		.vector = (uint16_t)vector,
+		.epoch = epoch_of(r, jt),
 		.push_format = d->push_format,
 		.pull_format = d->pull_format,
 		.frag_elements = pbox_frag_elements(room, d->push_format, d->pull_format),
 		.init_elements = pbox_init_elements(room),
 		.first_chunk_id = d->table << PBOX_CHUNK_BITS,
 	};
+	if (jt->t.frag_elements == 0) {
+		pbox_fail(&err, PBOX_E_BAD_REQUEST,
+			"table %u is in clocks, and an MTU of %u has no room for elements beside the clocks of %u workers: give the job an MTU of %u at least",
+			d->table, mtu, job->workers, beside + PBOX_MTU_OVERHEAD + 64);
+		registrar_fail_table(r, job, jt, &err, PBOX_E_BAD_REQUEST, PBOX_NO_WORKER);
+		return;
+	}
 	ret = registrar_boxes_share(r, job, &jt->t) ? lay_out(r, job, jt, jt->shard, &err)
 						    : -EAGAIN;
 	jt->t.box_load = NULL;
@@ -108,6 +136,10 @@ build(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 			PBOX_NO_WORKER);
 		return;
 	}
+	if (d->discipline == PBOX_DISCIPLINE_CLOCK && vector == 0)
+		registrar_event(r, PBOX_LOG_WARN,
+			"job '%s': table %u is in clocks in a job of more than %u workers: a restart of the box ends it",
+			job->name, d->table, PBOX_CLOCK_VECTOR);
 	jt->built = true;
 	if (mtu > job->map_mtu)
 		job->map_mtu = (uint16_t)mtu;

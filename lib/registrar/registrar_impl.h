@@ -153,6 +153,7 @@ struct registrar_addressee {
 	uint16_t job, worker, length; /* length: of the request's payload */
 	uint8_t type;                 /* of the request */
 	bool tagged;                  /* the answer has a tag (R11.2) */
+	uint16_t epoch; /* map_epoch of the answer; 0: that of chunks that were never moved */
 };
 
 struct registrar_join;
@@ -456,6 +457,8 @@ bool registrar_is_restorer(const struct pbox_job_table *jt, unsigned worker);
 /* A page of a declaration, the worker's first of this table or a later one; 0 or -EINVAL. */
 int registrar_restore_page(struct pbox_job_table *jt, unsigned worker, bool first, uint32_t flags,
 	struct pbox_error *err);
+/* Which map_epoch its restorers had, by their headers. */
+void registrar_restore_epoch(struct pbox_job_table *jt, const struct pbox_hdr *h, uint32_t flags);
 /* No shard knows the fragment yet: does it take contributions, or wait for INIT or for the restorers? */
 void registrar_restore_fragment(const struct pbox_job_table *jt, struct pbox_fragment *fragment);
 /* Fragments that are not restored yet. With the last one ends the restoring. */

@@ -45,6 +45,14 @@ registrar_restore_page(struct pbox_job_table *jt, unsigned worker, bool first, u
 }
 
 void
+registrar_restore_epoch(struct pbox_job_table *jt, const struct pbox_hdr *h, uint32_t flags)
+{
+	if ((flags & PBOX_DECLARE_RESTORE) != 0 && !jt->built && h->map_epoch != 0 &&
+		(jt->epoch == 0 || (int16_t)(uint16_t)(h->map_epoch - jt->epoch) > 0))
+		jt->epoch = h->map_epoch;
+}
+
+void
 registrar_restore_fragment(const struct pbox_job_table *jt, struct pbox_fragment *fragment)
 {
 	if (jt->t.mode == PBOX_MODE_OPTIMISER && !fragment->has_result)

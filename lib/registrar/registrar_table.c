@@ -49,10 +49,11 @@ bad_clock(const struct pbox_job *job, const struct pbox_declare *m, struct pbox_
 
 	if (m->discipline != PBOX_DISCIPLINE_CLOCK)
 		return 0;
-	if ((m->flags & PBOX_DECLARE_RESTORE) != 0 && !built) {
+	if ((m->flags & PBOX_DECLARE_RESTORE) != 0 && !built &&
+		pbox_shard_vector(m->discipline, job->workers) == 0) {
 		pbox_fail(err, PBOX_E_LOST,
-			"table %u: the box was restarted, and nobody knows which pushes of a table in clocks have counted: start the job again from a checkpoint",
-			m->table);
+			"table %u: the box was restarted, and nobody knows which pushes of a table in clocks have counted in a job of more than %u workers: start the job again from a checkpoint",
+			m->table, PBOX_CLOCK_VECTOR);
 		return PBOX_E_LOST;
 	}
 	if (job->names_slots)
@@ -156,6 +157,7 @@ take_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_j
 		return;
 	}
 	registrar_running_note(jt, f->hdr.worker, m.flags);
+	registrar_restore_epoch(jt, &f->hdr, m.flags);
 	job->resumed |= (m.flags & PBOX_DECLARE_RESTORE) != 0;
 	code = take_page(jt, f->hdr.worker, &m, &cur, &err);
 	if (code != 0) {
@@ -255,6 +257,7 @@ send_page(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job 
 		.first = first,
 		.frag_elements = t->frag_elements,
 		.first_chunk_id = t->first_chunk_id};
+	struct registrar_addressee to = registrar_sender(r, f);
 	struct pbox_cursor cur;
 	struct pbox_member *mb = &job->member[f->hdr.worker];
 	uint32_t fragments = 0, i;
@@ -282,7 +285,8 @@ send_page(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job 
 	}
 	if (i == t->n_chunks && mb->mapped <= t->id)
 		mb->mapped = t->id + 1;
-	registrar_reply(r, f, PBOX_MAPPED, pbox_page_len(r->scratch, &cur));
+	to.epoch = t->epoch;
+	registrar_answer(r, &to, PBOX_MAPPED, r->scratch, pbox_page_len(r->scratch, &cur));
 }
 
 /* R8.5: who comes back is waited for from now on. Its map has versions: they are read when all

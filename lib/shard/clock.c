@@ -10,32 +10,10 @@
 
 #include <string.h>
 
-#include "shard_impl.h"
+#include "clock.h"
 
 /* Pushes of a burst to one fragment that are applied in one pass. */
 #define PUSHES_AT_ONCE 8
-
-/* After the clocks of the workers (pbox_chunk_frag_clocks). */
-struct slowest {
-	/* The lowest clock of a member, and how many have none that is higher. It never falls: who comes back below it counts as if
-	 * it had it, or all would wait for what it has not done meanwhile. */
-	uint32_t clock, n;
-	uint32_t members; /* of that pbox_shard_job.members_set; else it is to be found again */
-	/* pbox_shard.pushed: the first and the last one of this burst, 1 + its number, and how many; 0: none */
-	uint8_t first, last, pushes, unused;
-};
-
-static uint32_t *
-clocks_of(const struct target *g)
-{
-	return pbox_chunk_frag_clocks(g->st->t, g->c, g->frag);
-}
-
-static struct slowest *
-slowest_of(const struct target *g)
-{
-	return (struct slowest *)(void *)(clocks_of(g) + g->j->job->workers);
-}
 
 /* Do pulls wait for it? */
 static bool
@@ -127,6 +105,7 @@ answer_result(
 	struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts, uint32_t held)
 {
 	const struct pbox_table *t = g->st->t;
+	size_t bytes = pbox_payload_bytes(t->pull_format, g->elements);
 	struct pbox_send out = {
 		.hdr =
 			{
@@ -134,7 +113,7 @@ answer_result(
 				.flags = PBOX_F_LAST,
 				.chunk = g->chunk,
 				.frag = g->frag,
-				.length = (uint16_t)pbox_payload_bytes(t->pull_format, g->elements),
+				.length = (uint16_t)(bytes + t->vector),
 				.round = g->fragment->version,
 				.base = clocks_of(g)[worker],
 				.format = t->pull_format,
@@ -145,8 +124,18 @@ answer_result(
 			},
 		.payload = shard_answer_at(g),
 		.payload_crc = answer_crc(s, g),
+		.n_tail = t->vector,
+		.tail = s->vector,
 	};
 
+	for (unsigned w = 0; w < t->vector; w++)
+		s->vector[w] = (uint8_t)clocks_of(g)[w];
+	out.payload_crc = s->conf.reduce->crc32c(out.payload_crc, s->vector, t->vector);
+	if (g->j->tagged != 0) { /* a digest is of one piece of memory */
+		pbox_send_payload(s->scratch, &out);
+		out.payload = s->scratch;
+		out.n_tail = 0;
+	}
 	shard_send_copy(s, g, &out, worker);
 }
 
@@ -476,7 +465,7 @@ clock_wait(const struct target *g, unsigned worker, struct pbox_hdr *h)
 
 /* ---- what rounds have ---------------------------------------------------------------------------- */
 
-/* Records are of pulls that wait, and fragments are never restored. */
+/* Records are of pulls that wait, or of a restart of the box (clock_restore.c). */
 static void
 clock_burst(struct pbox_shard *s, const struct target *g, const struct target *next)
 {
@@ -514,15 +503,6 @@ static void
 clock_members(struct pbox_shard *s, const struct target *g)
 {
 	serve(s, g);
-}
-
-static void
-clock_report(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
-{
-	(void)s;
-	(void)g;
-	(void)f;
-	PBOX_ASSERT(false);
 }
 
 static enum discipline_cut
@@ -563,6 +543,9 @@ const struct discipline clock_discipline = {
 	.wait = clock_wait,
 	.members = clock_members,
 	.report = clock_report,
+	.late = clock_late,
+	.own = clock_own,
+	.vector = pbox_clock_vector,
 	.at_cut = clock_at_cut,
 	.drop = clock_drop,
 	.bytes = clock_state_bytes,

@@ -59,6 +59,10 @@ struct discipline {
 	/* Its chunk leaves this box, and it has a record, of no restoring: what goes on there is given up. NULL: chunks of such
 	 * tables do not move. */
 	void (*leave)(struct pbox_shard *s, const struct target *g);
+	/* It is not being restored, and a worker whose session was lost reports what it holds. NULL: that says nothing new. */
+	void (*late)(const struct target *g, const struct pbox_frame *f);
+	/* What RESTORE_OK done says of the worker's own contributions (R14.11). NULL: nothing. */
+	uint32_t (*own)(const struct target *g, unsigned worker);
 	/* Is it what a snapshot copies? */
 	enum discipline_cut (*at_cut)(
 		const struct pbox_fragment *fragment, const struct pbox_staging *staging);
@@ -68,6 +72,8 @@ struct discipline {
 	size_t (*bytes)(const struct pbox_table *t, unsigned workers);
 	/* And the words that it keeps beside each fragment (pbox_table.clocks). NULL: none. */
 	unsigned (*clocks)(unsigned workers);
+	/* Bytes after the elements of RESULT and RESTORE. NULL: none. */
+	unsigned (*vector)(unsigned workers);
 	/* Versions do not wait for any worker: so none of them stays for FETCH, or INIT with LATEST. */
 	bool moves_on;
 } __attribute__((aligned(64)));

@@ -79,6 +79,8 @@ uint64_t pbox_shard_newest(const struct pbox_job *job, unsigned worker, uint64_t
 bool pbox_shard_has_discipline(unsigned discipline);
 /** pbox_table.clocks of a table with that discipline. */
 unsigned pbox_shard_clocks(unsigned discipline, unsigned workers);
+/** And pbox_table.vector. */
+unsigned pbox_shard_vector(unsigned discipline, unsigned workers);
 /** Bytes that pbox_shard_table_create() takes of the arena. */
 size_t pbox_shard_table_bytes(const struct pbox_table *t, unsigned workers);
 /** NULL: the arena has no memory. To be freed by pbox_arena_free(), unless a shard has it. */

@@ -141,7 +141,8 @@ check_payload(const struct pbox_frame *f, const struct target *g)
 	if (h->type == PBOX_RESTORE) {
 		if (h->format != t->pull_format)
 			return PBOX_SS_DROP_FORMAT;
-		return h->length == 0 || h->length == pbox_payload_bytes(t->pull_format, elements)
+		return h->length == 0 || h->length == pbox_payload_bytes(t->pull_format, elements) +
+							      t->vector
 			       ? 0
 			       : PBOX_SS_DROP_LENGTH;
 	}

@@ -67,7 +67,8 @@ struct contribution {
 /* Which version a worker holds of a fragment that is being restored. */
 struct report {
 	uint32_t version, samples, ts;
-	uint16_t contributors;
+	uint16_t contributors; /* of a table in clocks the epoch of that version, */
+	uint32_t own;          /* and the clock of the worker's last push that is in it */
 };
 
 /*
@@ -230,6 +231,7 @@ struct pbox_shard {
 	struct pbox_error_rate error_rate;
 	struct shard_source source[SHARD_SOURCES];
 	struct pbox_job_tag tag;                   /* of the frame that is being sent */
+	uint8_t vector[PBOX_CLOCK_VECTOR];         /* clock.c: of that frame */
 	bool own_endpoint[PBOX_ELSEWHERE + 1];     /* never PBOX_ELSEWHERE */
 	uint8_t own_index[PBOX_MAX_ENDPOINTS];     /* among the shard's own */
 	bool on_heap;                              /* the shard itself */

@@ -162,6 +162,14 @@ pbox_shard_clocks(unsigned discipline, unsigned workers)
 	return d->clocks != NULL ? d->clocks(workers) : 0;
 }
 
+unsigned
+pbox_shard_vector(unsigned discipline, unsigned workers)
+{
+	const struct discipline *d = discipline_of[discipline];
+
+	return d->vector != NULL ? d->vector(workers) : 0;
+}
+
 size_t
 pbox_shard_table_bytes(const struct pbox_table *t, unsigned workers)
 {

@@ -32,6 +32,8 @@ answer_restore(struct pbox_shard *s, const struct target *g, unsigned worker, ui
 
 	if (is_restoring(g) && r != NULL && shard_is_newer(r->restoring.highest, out.hdr.base))
 		out.hdr.base = r->restoring.highest;
+	if (how == PBOX_RESTORE_DONE && g->st->discipline->own != NULL)
+		out.hdr.weight = g->st->discipline->own(g, worker);
 	shard_send_to(s, g, &out, worker);
 }
 
@@ -101,6 +103,8 @@ shard_restore(struct pbox_shard *s, const struct target *g, const struct pbox_fr
 	}
 	if (!is_restoring(g)) {
 		shard_count(s, PBOX_SS_RX_RESTORE);
+		if (g->st->discipline->late != NULL && fragment->closed == 0)
+			g->st->discipline->late(g, f);
 		answer_restore(s, g, w, f->hdr.round, f->hdr.ts,
 			(fragment->closed & PBOX_FRAGMENT_LOST) != 0 ? PBOX_RESTORE_LOST
 								     : PBOX_RESTORE_DONE,

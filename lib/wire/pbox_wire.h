@@ -177,6 +177,16 @@ pbox_frag_elements(unsigned mtu, unsigned push_format, unsigned pull_format)
 	return ((mtu - PBOX_MTU_OVERHEAD) & ~63u) / (a > b ? a : b);
 }
 
+/** Workers of a job whose tables in clocks have a vector (R14.10). */
+#define PBOX_CLOCK_VECTOR 256
+
+/** Bytes after the elements of a RESULT of such a table: one for each worker; 0: it has none. */
+static inline unsigned
+pbox_clock_vector(unsigned workers)
+{
+	return workers <= PBOX_CLOCK_VECTOR ? workers : 0;
+}
+
 /** Elements of one INIT piece (R6.8): what a frame of @p mtu carries in fp32. */
 static inline uint32_t
 pbox_init_elements(unsigned mtu)

@@ -214,7 +214,7 @@ boxes_tick(struct session *s)
 	}
 	if (!a->asked) {
 		a->asked = true;
-		request_begin(s, &a->request, PBOX_BOXES, NULL, 0, a->answer, sizeof(a->answer));
+		request_begin(s, &a->request, PBOX_BOXES, NULL, 0, 0, a->answer, sizeof(a->answer));
 	}
 	if (a->request.listed)
 		return;

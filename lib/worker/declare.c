@@ -126,8 +126,11 @@ declare_begin(struct session *s, struct declaring *g)
 	if (g->t == NULL || pager_open(&g->pages, s) != 0)
 		return pbox_client_fail(&g->d->err, PBOX_C_MEMORY,
 			"no memory for table %u of %u tensors", w->tables, what->n);
+	if (discipline->vector != NULL)
+		g->t->vector = (uint16_t)discipline->vector(w->workers);
 	w->goes_on |= what->first_round != 0; /* and so in its tables after this one */
-	if (goes_on(s, g))
+	/* others push to a table in clocks without it: a box that has been started again meanwhile has such pushes */
+	if (goes_on(s, g) || (discipline->vector != NULL && w->count.restarts > 0))
 		g->t->flags = PBOX_DECLARE_CONTINUE;
 	if (g->d->restores)
 		g->t->flags |= PBOX_DECLARE_RESTORE;
@@ -141,7 +144,8 @@ declare_keep(struct session *s, struct pbox_worker_table *t, struct pbox_client_
 	struct pbox_worker *w = s->w;
 	int rc = 0;
 
-	if (w->conf.keep_copies && t->discipline->survives && retained_open(t) != 0)
+	if (w->conf.keep_copies && w->workers <= t->discipline->survives &&
+		(retained_open(t) != 0 || (t->vector > 0 && redo_open(t) != 0)))
 		rc = pbox_client_fail(err, PBOX_C_MEMORY,
 			"no memory for a copy of table %u (keep_copies)", t->number);
 	if (rc == 0 && ((t->discipline->lanes > 1 && queue_open_pulls(s) != 0) ||

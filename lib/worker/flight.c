@@ -17,6 +17,11 @@ flight_contribution(const struct pbox_worker *w, const struct pbox_worker_table 
 
 	h->aux = PBOX_LR_MUL_ONE;
 	t->discipline->ask(w, t, f, h);
+	if (fl->redo) {
+		h->flags |= PBOX_F_LAST;
+		h->format = t->push_format;
+		return redo_frame(t, f, h, iov);
+	}
 	if (w->conf.slots != 0)
 		h->base = pbox_node_code(nodes_at(w, t, fl->node));
 	h->flags |= PBOX_F_LAST;
@@ -73,7 +78,7 @@ flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 		ep->ece = false;
 	}
 	if (h.type == PBOX_RESTORE) {
-		n = retained_restore(t, f, fl, &h, iov);
+		n = t->discipline->report(t, f, fl, &h, iov);
 	} else if (h.type == PBOX_PULL) {
 		t->discipline->ask(w, t, f, &h);
 	} else if (h.type == PBOX_FETCH) {
@@ -121,9 +126,13 @@ flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool overtakes)
 		.first_ns = ep->lane->now};
 	f->state = FRAG_FLIGHT;
 	f->flight = (uint16_t)(fl - ep->flight);
-	fl->again = flight_is_push(fl) && table_pushes_again(w->table[f->table], f);
-	if (flight_is_push(fl) && !fl->again)
+	fl->redo = flight_is_push(fl) && f->owes;
+	fl->again = flight_is_push(fl) && !fl->redo && table_pushes_again(w->table[f->table], f);
+	if (flight_is_push(fl) && !fl->again && !fl->redo) {
 		w->table[f->table]->discipline->push(f);
+		if (w->table[f->table]->redo != NULL)
+			redo_keep(w->table[f->table], f);
+	}
 	if (ep->in_flight++ == 0)
 		ep->busy.from = ep->lane->now;
 	ep->overtaking += overtakes;
@@ -164,7 +173,7 @@ flight_land(struct ep *ep, struct flight *fl)
 void
 flight_withdraw(struct pbox_worker_table *t, struct flight *fl)
 {
-	if (!flight_is_push(fl) || fl->again)
+	if (!flight_is_push(fl) || fl->again || fl->redo)
 		return;
 	t->discipline->withdraw(fl->frag);
 	table_recounts(t);

@@ -107,6 +107,7 @@ struct frag {
 	bool lags : 1;   /* its round was before the latest of the table when this worker joined */
 	bool lost : 1; /* its last push was lost with the box, and no operation has failed for it */
 	bool moving : 1; /* its chunk has moved, and the new box has not heard of all workers what they have */
+	bool owes : 1; /* pushes of its redo log go first (redo.c) */
 };
 
 struct chunk {
@@ -136,10 +137,22 @@ struct frag_version {
 };
 /** What a worker knows of a fragment of a table in clocks (worker_clock.c). */
 struct frag_clock {
-	struct frag_version last, before; /* of the last two RESULTs that were taken */
+	struct frag_version last, before; /* of the last two RESULTs that operations asked for */
+	struct frag_version seen;         /* of the last one: what is retained */
 	uint32_t slowest;                 /* clock of any member, from the latest answer */
 	uint16_t members;
-	uint8_t pulls; /* RESULTs, up to 2 */
+	uint16_t epoch; /* of seen */
+	uint8_t pulls;  /* RESULTs that operations asked for, up to 2 */
+};
+
+#define REDO_MAX 4
+/** Pushes of a fragment that no RESULT has shown, and the box may lose (redo.c): as they were sent, by their clocks. */
+struct redo {
+	uint32_t first;            /* clock of the first one; the others follow it */
+	uint32_t weight[REDO_MAX]; /* by place in the list */
+	uint16_t factor[REDO_MAX];
+	uint8_t slot[REDO_MAX]; /* where its bytes are */
+	uint8_t n, owed; /* owed: the last ones up to frag.round, which a restarted box has not */
 };
 
 struct tensor {
@@ -182,6 +195,11 @@ struct pbox_worker_table {
 		retained_payload; /* chunk after chunk in the pull format; NULL: none is retained */
 	struct retained *retained; /* by fragment */
 	struct frag_clock *clock;  /* by fragment; NULL: the table is in rounds */
+	uint16_t vector;           /* bytes after the elements of a RESULT */
+	uint8_t *retained_vector;  /* by fragment; with retained */
+	struct redo *redo;         /* by fragment; NULL: none is kept */
+	uint32_t owing;            /* fragments of it that owe pushes; of all lanes */
+	uint8_t *redo_payload;     /* REDO_MAX models, in the push format */
 	struct set_log *sets;      /* that the box has answered with SET_OK */
 	/* bit by box: RESTORE of it comes before its operations there go on; or FRAGS_MOVING: that of some fragments */
 	uint32_t restoring;
@@ -276,6 +294,7 @@ struct flight {
 	bool overtakes; /* earlier fragments */
 	bool give;      /* RESTORE: with the payload */
 	bool again;     /* a push of a round that was pushed before */
+	bool redo;      /* a push of the redo log, and of no operation */
 };
 
 static inline bool
@@ -413,6 +432,42 @@ table_pushes_again(const struct pbox_worker_table *t, const struct frag *f)
 {
 	return table_first_op(t, f)->again && !f->lost;
 }
+
+/* redo.c: own pushes that a restarted box may lack (R14.12) */
+int redo_open(struct pbox_worker_table *t);
+/** Elements of the fragment's chunk that are before it, and all before that. */
+static inline uint64_t
+table_frag_at(const struct pbox_worker_table *t, const struct frag *f)
+{
+	return t->chunk[f->chunk].at + (uint64_t)f->index * t->frag_elements;
+}
+static inline struct redo *
+redo_of(const struct pbox_worker_table *t, const struct frag *f)
+{
+	return &t->redo[table_frag_number(t, f)];
+}
+/** Pushes that the fragment's next flight brings first. */
+static inline unsigned
+redo_owed(const struct pbox_worker_table *t, const struct frag *f)
+{
+	return f->owes ? redo_of(t, f)->owed : 0;
+}
+/** Does the next push leave room for no other? Then it asks for a RESULT, which shows them. */
+bool redo_is_last(const struct pbox_worker_table *t, const struct frag *f);
+/** The push of clock f->round goes for the first time. */
+void redo_keep(struct pbox_worker_table *t, const struct frag *f);
+/** A version came that has own pushes up to that clock. */
+void redo_shown(struct pbox_worker_table *t, const struct frag *f, uint32_t own);
+/** The box has restored own pushes up to @p clock. How many are lost that this worker did not keep. */
+uint32_t redo_begin(struct pbox_worker_table *t, struct frag *f, uint32_t clock);
+/** The box has the first one that is owed. */
+void redo_done(struct pbox_worker_table *t, struct frag *f);
+/** Header and payload of that one. */
+unsigned redo_frame(const struct pbox_worker_table *t, const struct frag *f, struct pbox_hdr *h,
+	struct iovec *iov);
+/** Bytes of the push with that clock; NULL: it is not kept. */
+const uint8_t *redo_find(
+	const struct pbox_worker_table *t, const struct frag *f, uint32_t clock, uint16_t *factor);
 
 /* transfer.c: ready fragments -> flights; answers -> finished pieces */
 /** What the endpoints of the lane may send. */

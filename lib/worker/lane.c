@@ -128,6 +128,8 @@ lane_stats(const struct lane *l, struct pbox_client_stats *m)
 	m->fragments_done += c->fragments_done;
 	m->held_ns_sum += c->held_ns_sum;
 	m->partial_results += c->partial_results;
+	m->redone_pushes += c->redone_pushes;
+	m->lost_pushes += c->lost_pushes;
 	m->restored_fragments += c->restored_fragments;
 	if (c->contributors > 0) { /* of the latest result of some lane */
 		m->contributors = c->contributors;

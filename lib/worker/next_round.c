@@ -78,6 +78,7 @@ pbox_worker_next_round(const struct pbox_worker *w, struct pbox_worker_table *t,
 {
 	if (t->recount)
 		next_recount(w, t);
-	*restoring = t->restoring != 0 && !w->failed && !w->shut;
+	*restoring = (t->restoring != 0 || __atomic_load_n(&t->owing, __ATOMIC_RELAXED) > 0) &&
+		     !w->failed && !w->shut;
 	return t->pushed_to + 1;
 }

@@ -84,7 +84,8 @@ pager_send(struct pager *g, struct page *p, uint8_t type, size_t length)
 {
 	assert(!p->busy && length <= g->cap);
 	p->busy = true;
-	request_begin(g->s, &p->request, type, p->payload, length, p->answer, g->answer_cap);
+	request_begin(g->s, &p->request, type, p->payload, length, g->map_epoch, p->answer,
+		g->answer_cap);
 }
 
 struct page *
@@ -113,6 +114,8 @@ pager_declare(
 	struct page *p;
 
 	*refused = NULL;
+	/* which versions of a table in clocks this worker may have (R14.11) */
+	g->map_epoch = t->clock != NULL && (flags & PBOX_DECLARE_RESTORE) != 0 ? t->map_epoch : 0;
 	while ((p = pager_answered(g)) != NULL)
 		if (p->request.answer_type != PBOX_DECLARED) {
 			*refused = p;
@@ -134,6 +137,7 @@ pager_declare(
 static void
 map_ask(struct pager *g, struct page *p, uint32_t table, uint32_t first)
 {
+	g->map_epoch = 0;
 	struct pbox_map m = {table, first};
 
 	p->first = first;

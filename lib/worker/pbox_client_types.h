@@ -270,6 +270,9 @@ struct pbox_client_stats {
 		unproven; /**< 1: the job is insecure: the box has not proven that it knows the secret */
 	uint64_t
 		partial_results; /**< of fragments, without the contributions of all workers (policy shrink) */
+	/** Of tables in clocks, after restarts of the box, by fragment: own pushes that it had lost, and has got again; and those
+	 * that are lost, as this worker did not keep them any more. */
+	uint64_t redone_pushes, lost_pushes;
 };
 
 /* ---- datagrams ---- */

@@ -249,7 +249,7 @@ void pbox_worker_chunk(
 void pbox_worker_table_free(struct pbox_worker_table *t);
 /** The round of the next push to a table of the worker, after those that were submitted. What the box did not take, or has lost,
  * is none of these.
- * @param restoring  the box was started again, and does not know yet what of them it has: ask again */
+ * @param restoring  the box was started again, and does not know yet what of them it has, or has not got all of it again: ask again */
 uint32_t pbox_worker_next_round(
 	const struct pbox_worker *w, struct pbox_worker_table *t, bool *restoring);
 /** A factor as frames have it (bf16, to nearest, ties to even), and what that is. */
@@ -343,7 +343,7 @@ struct pbox_worker_request {
 	uint32_t id;
 	uint16_t length;
 	uint16_t answer_len, answer_aux;
-	uint16_t map_epoch;
+	uint16_t map_epoch; /* of the header, and then of that of the answer */
 	uint8_t type;
 	uint8_t answer_type; /**< once answered; 0: it has no answer, as the worker has failed or was shut */
 	bool listed;

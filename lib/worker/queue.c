@@ -485,7 +485,7 @@ queue_pop(struct ep *ep, bool *overtakes)
 static bool
 is_ready(const struct frag *f)
 {
-	return f->state == FRAG_IDLE && (f->pulls > 0 || f->pushes == f->pieces ||
+	return f->state == FRAG_IDLE && (f->owes || f->pulls > 0 || f->pushes == f->pieces ||
 						f->inits == f->pieces || f->states == f->pieces);
 }
 
@@ -496,7 +496,7 @@ frag_rank(const struct pbox_worker_table *t, struct frag *f)
 	bool pull = f->pulls > 0;
 
 	f->order = 0;
-	f->prio = UINT8_MAX;
+	f->prio = f->owes ? 0 : UINT8_MAX;
 	for (unsigned i = 0; i < f->pieces; i++) {
 		const struct pbox_worker_entry *e = t->piece[f->piece + i].entry;
 

@@ -152,7 +152,7 @@ static const struct pbox_worker_table *
 ended_by_restart(const struct pbox_worker *w)
 {
 	for (uint32_t i = 0; i < w->tables; i++)
-		if (!w->table[i]->discipline->survives)
+		if (w->workers > w->table[i]->discipline->survives)
 			return w->table[i];
 	return NULL;
 }
@@ -179,8 +179,9 @@ begin_again(struct session *s)
 	}
 	if (m->incarnation != s->incarnation && ended_by_restart(w) != NULL) {
 		text_fail(w, PBOX_C_LOST,
-			"the box at %s was restarted, and with that table %u has ended, which is in clocks: nobody knows which pushes have counted; start the job again from a checkpoint",
-			s->name, ended_by_restart(w)->number);
+			"the box at %s was restarted, and with that table %u has ended, which is in clocks: nobody knows which pushes have counted in a job of more than %u workers; start the job again from a checkpoint",
+			s->name, ended_by_restart(w)->number,
+			ended_by_restart(w)->discipline->survives);
 		return;
 	}
 	if (r->cause == REJOIN_SILENT)

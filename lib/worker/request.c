@@ -42,6 +42,7 @@ request_send(struct session *s, struct pbox_worker_request *r, bool again)
 	header_fill(s, &h, r->type, s->w->now);
 	h.chunk = r->id;
 	h.length = r->length;
+	h.map_epoch = r->map_epoch;
 	if (again)
 		h.flags |= PBOX_F_RETX;
 	link_frame(&s->w->lane[0]->link, s, &s->box, &h, &iov, r->length > 0, false);
@@ -76,9 +77,10 @@ request_start(struct session *s, struct pbox_worker_request *r)
 
 void
 request_begin(struct session *s, struct pbox_worker_request *r, uint8_t type, const void *payload,
-	size_t length, void *answer, size_t cap)
+	size_t length, uint16_t map_epoch, void *answer, size_t cap)
 {
 	*r = (struct pbox_worker_request){.type = type,
+		.map_epoch = map_epoch,
 		.payload = payload,
 		.length = (uint16_t)length,
 		.answer = answer,
@@ -184,6 +186,7 @@ request_frame(struct session *s, const struct rx_frame *f)
 	if (s->index == 0) /* from then on a box that is started again needs it */
 		remember_set(s, r);
 	if (is_for_next(s, r)) {
+		r->map_epoch = 0;
 		request_start(s->w->box[s->index + 1], r);
 		return;
 	}

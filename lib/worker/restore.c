@@ -173,7 +173,7 @@ restore_answer(
 	switch (h->aux) {
 	case PBOX_RESTORE_DONE:
 		fragment_done(s, ep, fl, h);
-		t->discipline->restored(s, t, f, h->base);
+		t->discipline->restored(s, t, f, h);
 		table_recounts(t);
 		if (f->moving)
 			moving_done(s, t, f);
@@ -183,9 +183,9 @@ restore_answer(
 	case PBOX_RESTORE_LOST:
 		text_fail(s->w, PBOX_C_LOST,
 			f->moving
-				? "a chunk has moved to the box at %s, and no worker could give it round %u of tensor '%s' (a worker without keep_copies, or one that was killed as well): start the job again from a checkpoint"
-				: "the box at %s was restarted, and no worker could give it round %u of tensor '%s' back (a worker without keep_copies, or one that was killed as well): start the job again from a checkpoint",
-			s->name, h->base, name);
+				? "a chunk has moved to the box at %s, and no worker could give it %s %u of tensor '%s' (a worker without keep_copies, or one that was killed as well): start the job again from a checkpoint"
+				: "the box at %s was restarted, and no worker could give it %s %u of tensor '%s' back (a worker without keep_copies, or one that was killed as well): start the job again from a checkpoint",
+			s->name, t->clock != NULL ? "version" : t->discipline->unit, h->base, name);
 		return;
 	case PBOX_RESTORE_GIVE:
 		if (fl->give && fl->ts != h->ts && s->w->now - fl->sent_ns < ep->win.rto)

@@ -37,15 +37,15 @@ retained_of(const struct pbox_worker_table *t, const struct frag *f)
 static uint8_t *
 place_of(const struct pbox_worker_table *t, const struct frag *f)
 {
-	uint64_t at = t->chunk[f->chunk].at + (uint64_t)f->index * t->frag_elements;
-
-	return t->retained_payload + pbox_payload_bytes(t->pull_format, at);
+	return t->retained_payload + pbox_payload_bytes(t->pull_format, table_frag_at(t, f));
 }
 
-/** Copy what nobody reads but after a restart of the box: past the caches, which have better things. */
-static void
-copy_aside(uint8_t *to, const uint8_t *from, size_t n)
+void
+retained_copy(void *to_, const void *from_, size_t n)
 {
+	const uint8_t *from = from_;
+	uint8_t *to = to_;
+
 #ifdef __SSE2__
 	size_t head = -(uintptr_t)to & 15;
 
@@ -64,6 +64,12 @@ copy_aside(uint8_t *to, const uint8_t *from, size_t n)
 	memcpy(to, from, n);
 }
 
+static uint8_t *
+vector_of(const struct pbox_worker_table *t, const struct frag *f)
+{
+	return t->retained_vector + (size_t)table_frag_number(t, f) * t->vector;
+}
+
 void
 retained_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h,
 	const uint8_t *payload)
@@ -73,8 +79,10 @@ retained_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_h
 	if (t->retained_payload == NULL)
 		return;
 	if (payload != NULL)
-		copy_aside(place_of(t, f), payload, bytes);
-	else
+		retained_copy(place_of(t, f), payload, bytes);
+	if (payload != NULL && t->vector > 0)
+		memcpy(vector_of(t, f), payload + bytes, t->vector);
+	if (payload == NULL)
 		memset(place_of(t, f), 0, bytes);
 	*retained_of(t, f) = (struct retained){
 		.version = h->round, .samples = h->weight, .contributors = h->aux, .have = true};
@@ -111,6 +119,8 @@ retained_init(struct pbox_worker_table *t, struct frag *f)
 			narrow(to, t->pull_format, &iov[i]);
 		to += pbox_payload_bytes(t->pull_format, iov[i].iov_len / sizeof(float));
 	}
+	if (t->vector > 0) /* nobody has pushed */
+		memset(vector_of(t, f), 0, t->vector);
 	*retained_of(t, f) = (struct retained){.have = n > 0};
 }
 
@@ -134,5 +144,9 @@ retained_restore(const struct pbox_worker_table *t, const struct frag *f, const 
 		return 0;
 	h->length = (uint16_t)pbox_payload_bytes(t->pull_format, frag_elements(t, f));
 	iov[0] = (struct iovec){place_of(t, f), h->length};
-	return 1;
+	if (t->vector == 0)
+		return 1;
+	iov[1] = (struct iovec){vector_of(t, f), t->vector};
+	h->length += t->vector;
+	return 2;
 }

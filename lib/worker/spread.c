@@ -105,7 +105,7 @@ page_send(struct pbox_worker *w, struct spread *x)
 	x->s = w->box[x->phase == SPREAD_ASK ? 0 : x->box];
 	x->asked = true;
 	request_begin(
-		x->s, &x->request, PBOX_HOMES, x->payload, length, x->answer, sizeof(x->answer));
+		x->s, &x->request, PBOX_HOMES, x->payload, length, 0, x->answer, sizeof(x->answer));
 }
 
 /** What an answer says of the chunks. */

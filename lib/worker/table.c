@@ -26,6 +26,9 @@ table_free(struct pbox_worker_table *t)
 	free(t->retained_payload);
 	free(t->retained);
 	free(t->clock);
+	free(t->redo);
+	free(t->redo_payload);
+	free(t->retained_vector);
 	sets_free(t);
 	free(t);
 }

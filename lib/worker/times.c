@@ -109,6 +109,6 @@ times_tick(struct pbox_worker *w)
 	m->told = m->all.rounds;
 	m->all.boxes = (uint16_t)w->boxes;
 	request_begin(w->box[0], &m->request, PBOX_STATS, m->payload,
-		pbox_stats_encode(m->payload, sizeof(m->payload), &m->all), m->answer,
+		pbox_stats_encode(m->payload, sizeof(m->payload), &m->all), 0, m->answer,
 		sizeof(m->answer));
 }

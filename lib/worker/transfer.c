@@ -56,7 +56,7 @@ frame_type(const struct pbox_worker_table *t, const struct frag *f)
 	for (unsigned i = 0; i < f->pieces; i++)
 		if (t->piece[f->piece + i].entry->op->kind == PBOX_CLIENT_PUSHPULL)
 			return PBOX_PUSHPULL;
-	return PBOX_PUSH;
+	return redo_is_last(t, f) ? PBOX_PUSHPULL : PBOX_PUSH;
 }
 
 /** What may not be pushed fails. */
@@ -135,6 +135,11 @@ pump_endpoint(struct ep *ep, unsigned most)
 			break;
 		t = w->table[f->table];
 		f->state = FRAG_IDLE;
+		if (redo_owed(t, f) > 0) {
+			flight_launch(ep, f, PBOX_PUSH, overtakes);
+			n++;
+			continue;
+		}
 		may_launch(t, f);
 		if (withdraw(w, t, f)) {
 			queue_check(w, t, f);
@@ -265,9 +270,9 @@ on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const s
 	const struct pbox_hdr *h = &r->hdr;
 	struct frag *f = fl->frag;
 	size_t bytes = pbox_payload_bytes(t->pull_format, frag_elements(t, f));
-	bool zero = (h->flags & PBOX_F_ZERO) != 0 && h->length == 0;
+	bool zero = (h->flags & PBOX_F_ZERO) != 0 && h->length == 0 && t->vector == 0;
 
-	if (!zero && (h->length != bytes || h->format != t->pull_format)) {
+	if (!zero && (h->length != bytes + t->vector || h->format != t->pull_format)) {
 		ep->lane->count.rx_dropped++;
 		return;
 	}
@@ -329,7 +334,7 @@ static void
 on_wait(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 {
 	loss_answer(ep, fl, h, ep->lane->now);
-	if (wants_failing(t, fl->frag)) {
+	if (!fl->redo && wants_failing(t, fl->frag)) {
 		/* no operation waits for it any more: only whether it counts still matters */
 		if ((h->flags & PBOX_F_HAVE) == 0)
 			flight_withdraw(t, fl);
@@ -396,6 +401,12 @@ transfer_on_error(
 	const struct tensor *x = &t->tensor[t->piece[f->piece].tensor];
 	char text[256];
 
+	if (fl->redo) {
+		text_fail(ep->s->w, PBOX_C_LOST,
+			"the box at %s was restarted, and does not take push %u of tensor '%s' again: it answered %s (%u); start the job again from a checkpoint",
+			ep->s->name, h->round, x->name, pbox_errcode_name(h->aux), h->aux);
+		return;
+	}
 	if (h->aux == PBOX_E_NO_LR)
 		snprintf(text, sizeof(text),
 			"tensor '%s': its group %u has no learning rate yet: set lr (pbox_client_set, id 1) before the first push",
@@ -440,6 +451,13 @@ on_push_ok(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const 
 	window_answered(&ep->win, ep->limited, ep->lane->now);
 	if (t->discipline->pushed != NULL)
 		t->discipline->pushed(t, fl->frag, h);
+	if (fl->redo) {
+		ep->lane->count.redone_pushes++;
+		redo_done(t, fl->frag);
+		flight_land(ep, fl);
+		queue_check(ep->s->w, t, fl->frag);
+		return;
+	}
 	if (between && !wants_failing(t, fl->frag)) {
 		flight_next_node(ep, fl);
 		return;

@@ -12,8 +12,8 @@
  * Two lanes: the clock of a fragment is that of its lane of pushes.
  *
  * A pull may lack pushes of this worker: the one that is in flight, and those that wait for it. They are in the buffers of
- * their operations, and are added to what the pull brings. An answer that lacks one that the box has already confirmed
- * was overtaken on its way, and is not taken: so nothing is kept of pushes that have ended.
+ * their operations, and are added to what the pull brings. So are those that a restarted box has lost, and gets again: they are in the
+ * redo log (redo.c). An answer that lacks one that the box has already confirmed was overtaken on its way, and is not taken.
  */
 
 static struct frag_clock *
@@ -75,11 +75,18 @@ clock_may_push(struct pbox_worker_table *t, const struct frag *f, char *why, siz
 	return true;
 }
 
-/** Pushes that the box has answered: all but the one in flight. */
+/** Pushes that a box has answered: all but the one in flight. */
+static uint32_t
+acknowledged(const struct pbox_worker *w, const struct pbox_worker_table *t, const struct frag *f)
+{
+	return f->round - flight_pushes(w, t, f);
+}
+
+/** And that the box has, as far as is known: it may have been restarted since. */
 static uint32_t
 confirmed(const struct pbox_worker *w, const struct pbox_worker_table *t, const struct frag *f)
 {
-	return f->round - flight_pushes(w, t, f);
+	return acknowledged(w, t, f) - redo_owed(t, f);
 }
 
 /** The entry that the piece is at, or comes to first; NULL: nothing is submitted. */
@@ -98,7 +105,7 @@ static uint32_t
 clock_before(const struct pbox_worker *w, const struct pbox_worker_table *t,
 	const struct piece *push, const struct pbox_worker_op *op)
 {
-	uint32_t clock = confirmed(w, t, &t->frag[push->frag]);
+	uint32_t clock = acknowledged(w, t, &t->frag[push->frag]);
 
 	for (const struct pbox_worker_entry *e = first_entry(t, push);
 		e != NULL && e->op->order < op->order; e = e->next)
@@ -145,8 +152,14 @@ clock_ask(const struct pbox_worker *w, const struct pbox_worker_table *t, const 
 			h->flags |= PBOX_F_LATEST;
 		return;
 	}
+	h->base = k->last.version;
+	if (redo_owed(t, f) > 0) {
+		h->round = f->round - redo_owed(t, f) + 1;
+		return;
+	}
 	h->round = f->round;
-	h->base = table_first_op(t, f)->pulls_ago ? k->before.version : k->last.version;
+	if (table_first_op(t, f)->pulls_ago)
+		h->base = k->before.version;
 	h->aux = push_factor(table_first_op(t, f));
 }
 
@@ -160,8 +173,9 @@ clock_answers(const struct pbox_worker *w, const struct pbox_worker_table *t,
 	uint32_t bound;
 
 	if (h->type != PBOX_RESULT)
-		return pull ? h->round == 0 && flight_is_since(fl, h) : h->round == f->round;
-	if (k->pulls > 0 && rounds_apart(h->round, k->last.version) < 0)
+		return pull ? h->round == 0 && flight_is_since(fl, h)
+			    : h->round == f->round - redo_owed(t, f) + fl->redo;
+	if (k->epoch == t->chunk[f->chunk].epoch && rounds_apart(h->round, k->seen.version) < 0)
 		return false;
 	if (!pull)
 		return rounds_apart(h->base, f->round) >= 0;
@@ -171,16 +185,37 @@ clock_answers(const struct pbox_worker *w, const struct pbox_worker_table *t,
 	       (!f->pushed || rounds_apart(h->base, confirmed(w, t, f)) >= 0);
 }
 
+/** By an operation: the RESULT of a push that was the last one for which the redo log had room is for that alone. */
+static bool
+is_asked_for(const struct pbox_worker_table *t, const struct frag *f)
+{
+	if (table_is_pull_lane(t, f))
+		return true;
+	for (unsigned i = 0; i < f->pieces; i++)
+		if (t->piece[f->piece + i].entry->op->kind == PBOX_CLIENT_PUSHPULL)
+			return true;
+	return false;
+}
+
 static void
 clock_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h)
 {
 	struct frag_clock *k = clock_of(t, f);
 	struct frag *pushes = pushes_of(t, f);
+	/* of a line of versions that this worker has not seen before: it was away while the box was restored */
+	bool other =
+		k->epoch != t->chunk[f->chunk].epoch && rounds_apart(h->round, k->seen.version) < 0;
 
-	k->before = k->last;
-	k->last = (struct frag_version){.version = h->round, .own = h->base};
+	k->seen = (struct frag_version){.version = h->round, .own = h->base};
+	k->epoch = t->chunk[f->chunk].epoch;
 	k->slowest = h->weight;
 	k->members = h->aux;
+	if (t->redo != NULL)
+		redo_shown(t, pushes, h->base);
+	if (!is_asked_for(t, f))
+		return;
+	k->before = other ? k->seen : k->last;
+	k->last = k->seen;
 	k->pulls += k->pulls < 2;
 	/* what another process has pushed that had this worker's number */
 	if (!pushes->pushed && pushes->round != h->base) {
@@ -256,17 +291,41 @@ add_push(uint8_t *out, unsigned out_format, const uint8_t *in, unsigned in_forma
 	}
 }
 
+/** To the piece of a pull: pushes after clock @p has, up to @p last, that a restarted box has lost. */
+static void
+add_owed(const struct pbox_worker_table *t, const struct frag *f, const struct piece *p,
+	uint32_t has, uint32_t last)
+{
+	const struct piece *push = p - t->pieces;
+	uint8_t *out = p->entry->out + pbox_payload_bytes(t->pull_format, p->offset);
+	uint64_t before = 0;
+	uint16_t factor;
+
+	for (const struct piece *x = &t->piece[f->piece]; x != push; x++)
+		before += x->elements;
+	while (rounds_apart(last, has) > 0) {
+		const uint8_t *in = redo_find(t, f, ++has, &factor);
+
+		if (in != NULL)
+			add_push(out, t->pull_format,
+				in + pbox_payload_bytes(t->push_format, before), t->push_format,
+				pbox_worker_factor(factor), p->elements);
+	}
+}
+
 static void
 clock_deliver(const struct pbox_worker *w, struct pbox_worker_table *t, const struct piece *p)
 {
 	const struct pbox_worker_entry *to = p->entry;
 	const struct piece *push = p - t->pieces;
 	const struct frag *f = &t->frag[push->frag];
-	uint32_t clock = confirmed(w, t, f), has = clock_of(t, f)->last.own;
+	uint32_t clock = acknowledged(w, t, f), has = clock_of(t, f)->last.own;
 	size_t at = pbox_payload_bytes(t->push_format, p->offset);
 
 	if (to->out == NULL)
 		return;
+	if (redo_owed(t, f) > 0)
+		add_owed(t, f, p, has, clock);
 	for (const struct pbox_worker_entry *e = first_entry(t, push); e != NULL; e = e->next) {
 		if (e->op->order >= to->op->order)
 			return;
@@ -290,6 +349,8 @@ clock_begin(struct session *s, struct pbox_worker_table *t, uint32_t first_round
 	for (uint32_t i = 0; i < t->frags * t->discipline->lanes; i++)
 		t->frag[i].round = 0;
 	t->clock = calloc(t->frags > 0 ? t->frags : 1, sizeof(*t->clock));
+	for (uint32_t i = 0; t->clock != NULL && i < t->frags; i++)
+		t->clock[i].epoch = t->chunk[t->frag[i].chunk].epoch;
 	if (t->clock == NULL)
 		return pbox_client_fail(err, PBOX_C_MEMORY,
 			"no memory for the clocks of the %u fragments of table %u", t->frags,
@@ -297,22 +358,50 @@ clock_begin(struct session *s, struct pbox_worker_table *t, uint32_t first_round
 	return 0;
 }
 
-/** The session was lost, and the box has its clocks: there is nothing to report. */
+/** Of what is retained. */
 static uint32_t
 clock_version(const struct pbox_worker_table *t, const struct frag *f)
 {
-	(void)t;
-	(void)f;
-	return 0;
+	return clock_of(t, f)->seen.version;
 }
 
-static void
-clock_restored(struct session *s, struct pbox_worker_table *t, struct frag *f, uint32_t version)
+static unsigned
+clock_report(const struct pbox_worker_table *t, const struct frag *f, const struct flight *fl,
+	struct pbox_hdr *h, struct iovec *iov)
 {
-	(void)s;
-	(void)t;
-	(void)f;
-	(void)version;
+	const struct frag_clock *k = clock_of(t, f);
+	unsigned n = retained_restore(t, f, fl, h, iov);
+
+	if ((h->flags & PBOX_F_HAVE) != 0) {
+		h->aux = k->epoch;
+		h->base = k->seen.own;
+	} else {
+		h->base = t->redo != NULL && redo_of(t, f)->n > 0 ? redo_of(t, f)->first - 1
+								  : f->round;
+		h->weight = f->round;
+	}
+	return n;
+}
+
+/** h->weight: the clock of the last own push that the box has. */
+static void
+clock_restored(
+	struct session *s, struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h)
+{
+	uint32_t lost;
+
+	if (t->redo == NULL ||
+		(!f->pushed && f->round == 0)) /* it learns its clock from a RESULT */
+		return;
+	if (rounds_apart(h->weight, f->round) > 1) {
+		text_fail(s->w, PBOX_C_LOST,
+			"the box at %s was restarted, and has %u pushes of tensor '%s' of worker %u, which has sent %u: another process has its number",
+			s->name, h->weight, t->tensor[t->piece[f->piece].tensor].name, s->w->worker,
+			f->round);
+		return;
+	}
+	lost = redo_begin(t, f, h->weight);
+	s->w->lane[0]->count.lost_pushes += lost;
 }
 
 static bool
@@ -325,6 +414,8 @@ clock_needs_from(const struct pbox_worker_table *t, uint32_t *round)
 
 const struct worker_discipline worker_clock = {
 	.number = PBOX_DISCIPLINE_CLOCK,
+	.survives = PBOX_CLOCK_VECTOR,
+	.vector = pbox_clock_vector,
 	.lanes = 2,
 	.unit = "push",
 	.needs = 1u << PBOX_CAN_CLOCK,
@@ -340,6 +431,7 @@ const struct worker_discipline worker_clock = {
 	.why = clock_waits_for,
 	.defers = clock_defers,
 	.version = clock_version,
+	.report = clock_report,
 	.restored = clock_restored,
 	.needs_from = clock_needs_from,
 };

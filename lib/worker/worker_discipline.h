@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 struct flight;
+struct iovec;
 struct frag;
 struct piece;
 struct pbox_client_error;
@@ -28,7 +29,10 @@ struct session;
 struct worker_discipline {
 	unsigned number; /* of DECLARE */
 	uint32_t needs;  /* capabilities of a box that has it (R4.10) */
-	bool survives;   /* a restarted box gets such a table back from its workers (section 10) */
+	/* A restarted box gets such a table back from its workers (section 10), of a job of so many at most. */
+	unsigned survives;
+	/* Bytes after the elements of a RESULT. NULL: none. */
+	unsigned (*vector)(unsigned workers);
 	/* 1: the operations on a tensor go one after the other. 2: pulls have a lane of their own. A pull may then be
 	 * in flight while a push of the same tensor is, and the fragment of each lane has a flight (flow.h). */
 	unsigned lanes;
@@ -68,9 +72,12 @@ struct worker_discipline {
 	/* The version that RESTORE reports: the one that this worker retains, or a later one that it knows to be
 	 * finished. */
 	uint32_t (*version)(const struct pbox_worker_table *t, const struct frag *f);
-	/* The box has restored @p version: what this worker has lost by that fails. */
-	void (*restored)(
-		struct session *s, struct pbox_worker_table *t, struct frag *f, uint32_t version);
+	/* The RESTORE of a fragment; entries of @p iov that were filled. */
+	unsigned (*report)(const struct pbox_worker_table *t, const struct frag *f,
+		const struct flight *fl, struct pbox_hdr *h, struct iovec *iov);
+	/* The box has restored version h->base: what this worker has lost by that fails, or is counted. */
+	void (*restored)(struct session *s, struct pbox_worker_table *t, struct frag *f,
+		const struct pbox_hdr *h);
 	/* The first round whose hyper-parameters a restarted box needs (R10.4). False: all do. */
 	bool (*needs_from)(const struct pbox_worker_table *t, uint32_t *round);
 };

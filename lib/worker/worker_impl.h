@@ -26,7 +26,7 @@
  *     nodes.c             which nodes of the tree over the job's slots this worker brings
  *     worker_rounds.c worker_clock.c    the discipline of a table (worker_discipline.h): versions, answers, losses
  *     half.c              elements of 16 bits
- *     retained.c sets.c       what a restarted box needs: last results, hyper-parameters
+ *     redo.c retained.c sets.c       what a restarted box needs: own pushes, last results, hyper-parameters
  *     link.c header.c auth.c            frames in datagrams
  *     why.c text.c check.c              texts, and checks of a program's arguments
  *
@@ -232,8 +232,9 @@ struct pager {
 	struct page page[PAGES];
 	uint8_t *room; /* of the pages */
 	size_t cap, answer_cap;
-	uint32_t next;   /* tensor, chunk or SET */
-	uint32_t stride; /* chunks in the first page of a map; 0: it is not here */
+	uint32_t next;      /* tensor, chunk or SET */
+	uint16_t map_epoch; /* in the headers of requests */
+	uint32_t stride;    /* chunks in the first page of a map; 0: it is not here */
 	uint64_t ask_ns, pause;
 	struct pbox_not_ready wait; /* the latest answer to MAP, if ... */
 	bool waits;
@@ -384,6 +385,8 @@ void restore_answer(
 
 /* retained.c, sets.c: the last result of every fragment, and the SETs */
 int retained_open(struct pbox_worker_table *t);
+/** Copy what nobody reads but after a restart of the box: past the caches, which have better things. */
+void retained_copy(void *to, const void *from, size_t n);
 void retained_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h,
 	const uint8_t *payload);
 /** Version 0 is the one that this worker has sent. */
@@ -507,7 +510,7 @@ void header_leave(struct session *s);
 /* request.c */
 /** One of our own, which goes while those of the host wait. */
 void request_begin(struct session *s, struct pbox_worker_request *r, uint8_t type,
-	const void *payload, size_t length, void *answer, size_t cap);
+	const void *payload, size_t length, uint16_t map_epoch, void *answer, size_t cap);
 void request_drop(struct session *s, struct pbox_worker_request *r);
 /** A new session: what waits goes again, at once. */
 void request_renew(struct session *s);
@@ -677,12 +680,13 @@ worker_endpoint(const struct pbox_worker *w, const struct chunk *k)
 	return &w->box[k->box]->ep[k->endpoint];
 }
 
-/** Is a push of the fragment on its way? */
+/** Is a push of an operation on its way? */
 static inline bool
 flight_pushes(const struct pbox_worker *w, const struct pbox_worker_table *t, const struct frag *f)
 {
-	return f->state == FRAG_FLIGHT &&
-	       flight_is_push(&worker_endpoint(w, &t->chunk[f->chunk])->flight[f->flight]);
+	const struct flight *fl = &worker_endpoint(w, &t->chunk[f->chunk])->flight[f->flight];
+
+	return f->state == FRAG_FLIGHT && flight_is_push(fl) && !fl->redo;
 }
 
 /** text.c: the session is lost for good. Its operations end when the host's call does. */

@@ -2,6 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <limits.h>
 #include <stdio.h>
 
 #include "worker_impl.h"
@@ -133,8 +134,10 @@ round_is_later(uint32_t a, uint32_t b)
 }
 
 static void
-round_restored(struct session *s, struct pbox_worker_table *t, struct frag *f, uint32_t version)
+round_restored(
+	struct session *s, struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h)
 {
+	uint32_t version = h->base;
 	const char *name = t->tensor[t->piece[f->piece].tensor].name;
 	char text[300];
 
@@ -182,7 +185,7 @@ round_needs_from(const struct pbox_worker_table *t, uint32_t *round)
 
 const struct worker_discipline worker_rounds = {
 	.number = PBOX_DISCIPLINE_ROUNDS,
-	.survives = true,
+	.survives = UINT_MAX,
 	.lanes = 1,
 	.probes = true,
 	.unit = "round",
@@ -194,6 +197,7 @@ const struct worker_discipline worker_rounds = {
 	.result = round_result,
 	.defers = round_defers,
 	.version = round_version,
+	.report = retained_restore,
 	.restored = round_restored,
 	.needs_from = round_needs_from,
 };

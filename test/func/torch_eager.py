@@ -3,7 +3,8 @@
 """A training by pbox.torch.Eager, one process a worker; for torch_eager. PBOX_BOX and PBOX_SECRET say where.
 
 Prints `step RANK N` after each step, and at the end `loss RANK LOSS` (of all the data), `digest RANK HEX`, `stale RANK TAU FACTOR` (means),
-`retransmitted RANK N`; `lost RANK TEXT` where the box has forgotten the table."""
+`retransmitted RANK N`; `lost RANK TEXT` where the box has forgotten the table. With --whole updates are whole numbers, of each worker others, and
+`whole RANK True` says that the parameters are their sum; `pushes RANK lost N redone N`."""
 
 import argparse
 import hashlib
@@ -80,6 +81,28 @@ def train(args, rank):
     opt.close()
 
 
+def add_up(args, rank):
+    """Step k of worker w adds 128^w to each parameter."""
+    p = nn.Parameter(torch.zeros(20000))
+    opt = pbox.torch.Eager(torch.optim.SGD([p], lr=1.0), staleness=None, job=args.job, worker=rank, workers=args.workers, timeout=args.timeout)
+    for k in range(1, args.steps + 1):
+        p.grad = torch.full_like(p, -float(128 ** rank))
+        time.sleep(args.pause)
+        opt.step()
+        say("step", rank, k)
+    opt.state_dict()
+    end = time.monotonic() + args.timeout
+    want = torch.full_like(p, float(args.steps * sum(128 ** w for w in range(args.workers))))
+    while not torch.equal(p.data, want) and time.monotonic() < end:
+        time.sleep(0.1)  # another worker may be slower, or may have to push again
+        opt.refresh()
+    say("whole", rank, torch.equal(p.data, want), sorted(set(p.data.tolist()))[:3])
+    stats = opt.client.stats()
+    say("pushes", rank, "lost", opt.lost, "redone", stats.redone_pushes, "restarts", stats.restarts)
+    pbox.torch.all_reduce(torch.zeros(1), client=opt.client)
+    opt.close()
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--job", required=True)
@@ -94,6 +117,7 @@ def main():
     p.add_argument("--lease", type=float)
     p.add_argument("--timeout", type=float, default=60.0)
     p.add_argument("--beside", action="store_true")
+    p.add_argument("--whole", action="store_true")
     args = p.parse_args()
     torch.set_num_threads(1)
     children = []
@@ -102,7 +126,7 @@ def main():
         if pid == 0:
             status = 1
             try:
-                train(args, rank)
+                (add_up if args.whole else train)(args, rank)
                 status = 0
             except BaseException as e:
                 say("failed", rank, type(e).__name__, e)

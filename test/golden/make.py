@@ -310,12 +310,19 @@ def clock_frames(s):
     s.add("push_ok of what was there", "R14.5", data("PUSH_OK", flags=proto.HAVE, base=99, weight=18))
     s.add("pull of a table in clocks", "R14.6", dataclasses.replace(data("PULL", flags=proto.LATEST), round=0))
     s.add("pull with a bound", "R14.6", dataclasses.replace(data("PULL"), round=0, base=38))
-    s.elements("result of version 99", "R14.5", dataclasses.replace(
-        data("RESULT", flags=proto.LAST, base=41, aux=3, weight=18, served=3), round=99), 1)
+    vector = bytes((0x12, 0x29, 0xFF))
+    elements = pbox_math.pack(pbox_math.vector(VALUES), 1)
+    s.add("result of version 99", "R14.10", dataclasses.replace(
+        data("RESULT", flags=proto.LAST, base=41, aux=3, weight=18, served=3, format=1), round=99), elements + vector)
+    held = dict(base=41, aux=0x5711, weight=18, flags=proto.HAVE, format=1)
+    s.add("restore of version 99", "R14.11", dataclasses.replace(data("RESTORE", **held), round=99))
+    s.add("restore with the payload of version 99", "R14.11", dataclasses.replace(
+        data("RESTORE", **held), round=99), elements + vector)
+    s.add("restore_ok with clock 42", "R14.11", dataclasses.replace(data("RESTORE_OK", base=99, weight=42), round=99))
     s.add("wait for worker 2, which lacks 3 clocks", "R14.5", dataclasses.replace(data("WAIT", base=99, aux=3, weight=2), round=0))
     s.add("wait beyond the rate", "R14.3", data("WAIT", base=99, weight=0xFFFFFFFF))
     s.control("error LOST of a table in clocks", "R14.9", proto.Error(
-        proto.ERROR["LOST"], TYPE["DECLARE"], 1, "the box was restarted"))
+        proto.ERROR["LOST"], TYPE["DECLARE"], 1, "the box was restarted, and the job has 300 workers"))
 
 
 def work_frames(s):

@@ -23,6 +23,7 @@ struct dma {
 	struct pbox_send out;
 	struct pbox_peer peer;
 	uint8_t tag_key[PBOX_AUTH_KEY_LEN], digest[PBOX_AUTH_DIGEST_LEN];
+	uint8_t tail[PBOX_CLOCK_VECTOR];
 };
 
 static void
@@ -38,8 +39,7 @@ transmit(struct sim *s, const struct pbox_send *out)
 	p->endpoint = out->peer->local_udp > PBOX_CONTROL_PORT
 			      ? (uint16_t)(out->peer->local_udp - PBOX_CONTROL_PORT - 1)
 			      : SIM_CONTROL;
-	if (out->hdr.length > 0)
-		memcpy(p->data + PBOX_HDR_LEN, out->payload, out->hdr.length);
+	pbox_send_payload(p->data + PBOX_HDR_LEN, out);
 	pbox_frame_encode(p->data, &out->hdr, out->payload_crc);
 	if (out->tag_key != NULL)
 		pbox_auth_tag(out->tag_key, p->data, out->digest,
@@ -55,7 +55,7 @@ sim_box_dma(struct sim *s, void *p)
 {
 	struct dma *d = p;
 
-	if (pbox_crc32c(0, d->out.payload, d->out.hdr.length) != d->out.payload_crc)
+	if (sim_payload_crc(&d->out) != d->out.payload_crc)
 		sim_check_overwritten(s, &d->out);
 	transmit(s, &d->out);
 	free(d);
@@ -84,6 +84,10 @@ box_send(struct sim *s, const struct pbox_send *out)
 		PBOX_ASSERT(d != NULL);
 		*d = (struct dma){.out = *out, .peer = *out->peer};
 		d->out.peer = &d->peer;
+		if (out->n_tail > 0) {
+			memcpy(d->tail, out->tail, out->n_tail);
+			d->out.tail = d->tail;
+		}
 		if (out->tag_key != NULL) {
 			memcpy(d->tag_key, out->tag_key, sizeof(d->tag_key));
 			memcpy(d->digest, out->digest, sizeof(d->digest));

@@ -17,6 +17,7 @@ void sim_box_advance_rounds(struct sim *s);
 
 /* Whatever the box sends passes here (check.c). */
 void sim_check_send(struct sim *s, const struct pbox_send *out);
+uint32_t sim_payload_crc(const struct pbox_send *out);
 /* The memory of an answer changed before it was sent: may it? */
 void sim_check_overwritten(struct sim *s, const struct pbox_send *out);
 /* A contribution reaches the box, perhaps with damage that it has not found yet. */

@@ -109,6 +109,15 @@ check_stranger(struct sim *s, const struct pbox_hdr *h, unsigned job)
 		pbox_type_name(h->type), job, s->sc.job[job].box);
 }
 
+uint32_t
+sim_payload_crc(const struct pbox_send *out)
+{
+	uint8_t payload[SIM_MTU];
+
+	pbox_send_payload(payload, out);
+	return out->hdr.length > 0 ? pbox_crc32c(0, payload, out->hdr.length) : 0;
+}
+
 void
 sim_check_send(struct sim *s, const struct pbox_send *out)
 {
@@ -116,7 +125,7 @@ sim_check_send(struct sim *s, const struct pbox_send *out)
 	unsigned job = ip >> 8 & 0xFF;
 	const struct pbox_hdr *h = &out->hdr;
 
-	if (out->payload_crc != (h->length > 0 ? pbox_crc32c(0, out->payload, h->length) : 0))
+	if (out->payload_crc != sim_payload_crc(out))
 		sim_fail(s, "%s with a wrong CRC of its payload", pbox_type_name(h->type));
 	if (!sim_is_here(s, job)) {
 		check_stranger(s, h, job);

@@ -18,14 +18,17 @@
  * L4 it says how many of them are the addressee's, and who is slowest;
  * L5 it is of the version that is there when it is sent;
  * L6 with a bound, no member's clock is below that: at the box, and for what the program gets;
- * L7 its memory does not change before it is read.
+ * L7 its memory does not change before it is read;
+ * L8 after a restart of the box the pushes so far are those of the newest version that a restorer holds, and then each worker's
+ *    after those, in order: who lives loses none.
  *
  * What a program gets is one of these versions, none before one that it had, with all pushes of its own added.
  */
 
-#define ARRIVALS 6  /* intact pushes of one worker that are kept */
-#define PAST     32 /* versions */
-#define ASKED    16 /* PULLs of one worker */
+#define ARRIVALS 6 /* intact pushes of one worker that are kept */
+#define PAST \
+	128 /* versions: with a restart, more than all workers may have pushed since one was shown */
+#define ASKED 16 /* PULLs of one worker */
 
 struct arrival {
 	uint32_t clock, ts;
@@ -43,6 +46,14 @@ struct past {
 	uint32_t version, last[SIM_WORKERS];
 };
 
+/* What a worker has reported to a box that was started again. */
+struct told {
+	uint64_t token;
+	uint32_t version, own;
+	uint16_t epoch;
+	bool have;
+};
+
 /* Of a fragment. */
 struct clock {
 	uint32_t version, first, last[SIM_WORKERS];
@@ -55,6 +66,11 @@ struct clock {
 	unsigned arrivals[SIM_WORKERS];
 	struct asked asked[SIM_WORKERS][ASKED];
 	unsigned n_asked[SIM_WORKERS];
+	struct told told[SIM_WORKERS];
+	struct told given; /* what was given with its payload */
+	uint8_t given_payload[SIM_MTU];
+	/* It was away when the box was restored: what it had pushed may be lost, and its clocks are others then. */
+	bool away[SIM_WORKERS];
 	struct past past[PAST]; /* by version */
 	float memory[];         /* of past versions, then payloads of arrivals */
 };
@@ -134,6 +150,37 @@ add_push(float *to, const uint8_t *push, unsigned format, uint16_t aux, bool zer
 	}
 }
 
+/* What a process that has begun with the job sends as push s is what its program has pushed as that: also when it is sent again. */
+static void
+check_content(struct sim *s, unsigned job, const struct sim_fragment *f, const struct clock *c,
+	const struct pbox_hdr *h, const uint8_t *payload)
+{
+	struct sim_push k = {.job = job,
+		.life = s->job[job].life,
+		.table = f->table,
+		.slot = h->worker,
+		.round = h->round};
+	uint8_t push[SIM_MTU];
+	size_t at = 0;
+
+	if (c->away[h->worker] || s->sc.job[job].restarts > 0 || s->box->forging)
+		return;
+	for (unsigned i = 0; i < f->pieces; i++) {
+		const struct sim_piece *p = &f->piece[i];
+		struct sim_piece alone = *p;
+		size_t bytes = (size_t)p->elements *
+			       pbox_format_size(sim_spec(&s->sc, job, f)->fixed.push_format);
+
+		alone.at = 0;
+		sim_contribution(&s->sc, &k, &alone, push);
+		if ((h->flags & PBOX_F_ZERO) == 0 && memcmp(push, payload + at, bytes) != 0)
+			sim_fail(s,
+				"job %u chunk %x frag %u: what worker %u sends as push %u is not that",
+				job, f->chunk, f->frag, h->worker, h->round);
+		at += bytes;
+	}
+}
+
 static void
 clock_contribution(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h,
 	const uint8_t *payload, bool intact)
@@ -145,6 +192,7 @@ clock_contribution(struct sim *s, unsigned job, struct sim_fragment *f, const st
 		return;
 	c = clock_of(s, job, f);
 	at = c->arrivals[h->worker]++ % ARRIVALS;
+	check_content(s, job, f, c, h, payload);
 	c->arrival[h->worker][at] = (struct arrival){.clock = h->round,
 		.ts = h->ts,
 		.aux = h->aux,
@@ -244,7 +292,7 @@ clock_result(struct sim *s, unsigned job, struct sim_fragment *f, const struct p
 	const struct pbox_declare *d = &sim_spec(&s->sc, job, f)->fixed;
 	struct clock *c = clock_of(s, job, f);
 	const struct pbox_hdr *h = &out->hdr;
-	uint8_t want[SIM_MTU];
+	uint8_t want[SIM_MTU], got[SIM_MTU];
 
 	if (h->worker >= workers_of(s, job))
 		return;
@@ -265,12 +313,15 @@ clock_result(struct sim *s, unsigned job, struct sim_fragment *f, const struct p
 			"job %u chunk %x frag %u: RESULT to worker %u, while the slowest clock is %u, before its bound",
 			job, f->chunk, f->frag, h->worker, slowest(s, job, c));
 	if (h->format != d->pull_format ||
-		h->length != f->elements * pbox_format_size(d->pull_format)) {
+		h->length != f->elements * pbox_format_size(d->pull_format) + workers_of(s, job)) {
 		sim_fail(s, "RESULT of another format or length");
 		return;
 	}
 	sim_narrow(want, d->pull_format, f->param, f->elements);
-	if (memcmp(want, out->payload, h->length) != 0)
+	for (unsigned w = 0; w < workers_of(s, job); w++)
+		want[h->length - workers_of(s, job) + w] = (uint8_t)c->last[w];
+	pbox_send_payload(got, out);
+	if (memcmp(want, got, h->length) != 0)
 		sim_fail(s,
 			"job %u chunk %x frag %u: RESULT of version %u differs from the reference",
 			job, f->chunk, f->frag, h->round);
@@ -351,7 +402,8 @@ clock_completed(struct sim *s, const struct sim_worker *w, const struct sim_op *
 	uint32_t least = c->first, most = c->version;
 	bool any = false;
 
-	if (w->restarted) /* it does not know how many pushes the box had of it before */
+	if (w->restarted ||
+		c->away[w->id]) /* it does not know how many pushes the box had of it before */
 		return;
 	if (o->round > round && c->delivered[w->id][piece].least > least)
 		least = c->delivered[w->id][piece].least;
@@ -390,13 +442,13 @@ clock_end(struct sim *s, unsigned job, const struct sim_fragment *f)
 	s->box->expected_rounds += c->version;
 	s->box->expected_contributions += c->version;
 	for (unsigned w = 0; w < spec->workers && spec->restarts == 0; w++)
-		if (c->last[w] != spec->rounds)
+		if (c->last[w] != spec->rounds && !c->away[w])
 			sim_fail(s,
 				"job %u chunk %x frag %u: %u pushes of worker %u have counted, of %u",
 				job, f->chunk, f->frag, c->last[w], w, spec->rounds);
 }
 
-/* There are no snapshots of them, and no restarts of the box. */
+/* There are no snapshots of them. */
 static void
 clock_keep(struct sim *s, unsigned job, struct sim_fragment *f)
 {
@@ -417,23 +469,132 @@ clock_load(struct sim *s, unsigned job, struct sim_fragment *f, struct pbox_tabl
 	return false;
 }
 
+/* ---- a restart of the box -------------------------------------------------------------------------- */
+
 static void
 clock_told(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h,
 	const uint8_t *payload)
 {
-	(void)s;
-	(void)job;
-	(void)f;
-	(void)h;
-	(void)payload;
+	struct clock *c = clock_of(s, job, f);
+	struct told *t = &c->told[h->worker];
+
+	*t = (struct told){.token = h->token,
+		.version = h->round,
+		.own = h->base,
+		.epoch = h->aux,
+		.have = (h->flags & PBOX_F_HAVE) != 0};
+	if (h->length == 0)
+		return;
+	c->given = *t;
+	memcpy(c->given_payload, payload, h->length);
+}
+
+static bool
+is_later(const struct told *a, const struct told *b)
+{
+	int16_t epochs = (int16_t)(uint16_t)(a->epoch - b->epoch);
+
+	return epochs != 0 ? epochs > 0 : pbox_serial_diff(a->version, b->version) > 0;
+}
+
+/* The newest version that a restorer has; NULL: nobody has any. */
+static const struct told *
+newest(struct sim *s, unsigned job, const struct sim_fragment *f, const struct clock *c)
+{
+	const struct sim_part *j = sim_part(s, job);
+	const struct told *best = NULL;
+
+	for (unsigned w = 0; w < workers_of(s, job); w++) {
+		const struct told *t = &c->told[w];
+
+		if (j->token[w] == 0 || j->restorer[f->table][w] != j->token[w])
+			continue;
+		if (t->token != j->token[w])
+			sim_fail(s,
+				"job %u chunk %x frag %u is restored before worker %u has reported",
+				job, f->chunk, f->frag, w);
+		if (t->have && (best == NULL || is_later(t, best)))
+			best = t;
+	}
+	return best;
+}
+
+/* No version was retained: it begins again. */
+static void
+begin_again(struct sim *s, unsigned job, struct sim_fragment *f)
+{
+	sim_reference_forget(f);
+	f->published = 0;
+	clock_of(s, job, f);
+}
+
+/* The pushes so far are those of that version. */
+static void
+restore(struct sim *s, unsigned job, struct sim_fragment *f, const struct told *t)
+{
+	const struct pbox_declare *d = &sim_spec(&s->sc, job, f)->fixed;
+	const struct sim_part *j = sim_part(s, job);
+	struct clock *c = clock_of(s, job, f);
+	const struct past *p = &c->past[t->version % PAST];
+	size_t bytes = (size_t)f->elements * pbox_format_size(d->pull_format);
+	uint8_t want[SIM_MTU];
+
+	if (p->version != t->version || pbox_serial_diff(t->version, c->version) > 0) {
+		sim_fail(s,
+			"job %u chunk %x frag %u is restored at version %u, which there was not",
+			job, f->chunk, f->frag, t->version);
+		return;
+	}
+	sim_narrow(want, d->pull_format, past_param(f, c, t->version), f->elements);
+	for (unsigned w = 0; w < workers_of(s, job); w++)
+		want[bytes + w] = (uint8_t)p->last[w];
+	if (c->given.epoch != t->epoch || c->given.version != t->version)
+		sim_fail(s, "version %u is restored without its payload", t->version);
+	else if (memcmp(want, c->given_payload, bytes + workers_of(s, job)) != 0)
+		sim_fail(s,
+			"job %u chunk %x frag %u: a worker gives other bytes of version %u than it was sent",
+			job, f->chunk, f->frag, t->version);
+	for (uint32_t i = 0; i < f->elements; i++)
+		f->param[i] = sim_widen(want, d->pull_format, i);
+	c->version = t->version;
+	f->published = c->version;
+	memcpy(c->last, p->last, sizeof(c->last));
+	memset(c->arrivals, 0, sizeof(c->arrivals));
+	memset(c->n_asked, 0, sizeof(c->n_asked));
+	for (unsigned w = 0; w < workers_of(s, job); w++)
+		c->away[w] |= j->token[w] == 0 || j->restorer[f->table][w] != j->token[w];
+	remember(f, c);
 }
 
 static void
 clock_restored(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h)
 {
-	if (h->aux != PBOX_RESTORE_DONE || h->base != clock_of(s, job, f)->version)
-		sim_fail(s, "RESTORE of a table in clocks is answered %u, at version %u", h->aux,
-			h->base);
+	struct clock *c = clock_of(s, job, f);
+	const struct told *t;
+
+	if (h->aux != PBOX_RESTORE_DONE && h->aux != PBOX_RESTORE_LOST)
+		return;
+	if (s->box->generation > 0 && f->restored_in != s->box->incarnation) {
+		f->restored_in = s->box->incarnation;
+		t = newest(s, job, f, c);
+		if (t == NULL)
+			begin_again(s, job, f);
+		else if (h->aux == PBOX_RESTORE_LOST)
+			sim_fail(s, "job %u chunk %x frag %u is lost, and a worker has it", job,
+				f->chunk, f->frag);
+		else
+			restore(s, job, f, t);
+		c = clock_of(s, job, f);
+	}
+	if (h->aux == PBOX_RESTORE_LOST || s->failed || h->worker >= workers_of(s, job))
+		return;
+	if (h->base != c->version)
+		sim_fail(s, "job %u chunk %x frag %u is restored at version %u, not %u", job,
+			f->chunk, f->frag, h->base, c->version);
+	if (h->weight != c->last[h->worker])
+		sim_fail(s,
+			"job %u chunk %x frag %u: RESTORE says that %u pushes of worker %u are in version %u, and it is %u",
+			job, f->chunk, f->frag, h->weight, h->worker, h->base, c->last[h->worker]);
 }
 
 const struct sim_law sim_law_clock = {

@@ -222,7 +222,9 @@ sim_submit_round(struct sim *s, struct sim_worker *w, unsigned table, uint32_t r
 					 ? left
 					 : 1 + (unsigned)pbox_random_below(&r, left);
 
-		if (pbox_random_below(&r, 100) < s->sc.job[w->job].push_percent) {
+		if (sim_is_clock(t) && round % (s->sc.job[w->job].pulls_each + 1) != 0) {
+			submit(s, w, table, PBOX_CLIENT_PUSH, round, tensor + at, group, true);
+		} else if (pbox_random_below(&r, 100) < s->sc.job[w->job].push_percent) {
 			w->open[parity][table] += sim_is_clock(t);
 			submit(s, w, table, PBOX_CLIENT_PUSH, round, tensor + at, group,
 				sim_is_clock(t));

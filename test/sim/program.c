@@ -220,7 +220,7 @@ start(struct sim *s, struct sim_worker *w)
 		bool mode1 = spec->table[t].fixed.mode == PBOX_MODE_OPTIMISER;
 
 		/* it learns which of its pushes have counted; that may be before there is anything */
-		if (sim_is_clock(&spec->table[t]) && w->restarted) {
+		if (sim_is_clock(&spec->table[t]) && (w->restarted || s->box->generation > 0)) {
 			if (w->id == 0)
 				sim_submit_table(s, w, t, PBOX_CLIENT_INIT, 0);
 			sim_submit_table(s, w, t, PBOX_CLIENT_PULL, 0);
@@ -376,10 +376,23 @@ work(struct sim *s, struct sim_worker *w)
 	return true;
 }
 
+/* Has a box that was started again not got all that this worker holds of its pushes? */
+static bool
+owes(struct sim *s, const struct sim_worker *w)
+{
+	bool any = false, restoring;
+
+	for (unsigned t = 0; t < w->tables; t++) {
+		s->code->worker_next_round(w->w, w->table[t], &restoring);
+		any |= restoring && sim_is_clock(sim_table_spec_of(s, w, t));
+	}
+	return any;
+}
+
 static bool
 leave(struct sim *s, struct sim_worker *w)
 {
-	if (!may_leave(s, w)) {
+	if (!may_leave(s, w) || owes(s, w)) {
 		sim_worker_wake(s, w, s->now + 100 * MS);
 		return false;
 	}

@@ -412,30 +412,58 @@ make_slots(struct sim_scenario *sc, uint64_t seed)
 	return units;
 }
 
-/* From a generator of its own, too. Tables in clocks, where no box is restarted: that ends them. */
+#define CRASHES_OFTEN 3
+
+/* A job that lasts, at a box that crashes again after its workers have come back. */
+static void
+crash_often(struct pbox_random *r, struct sim_scenario *sc, struct sim_job_spec *j)
+{
+	uint64_t at = range(r, 20, 400) * MS;
+	unsigned n = 0;
+
+	j->compute_ns = range(r, 5, 300) * MS;
+	j->rounds = (unsigned)range(r, 5, 20);
+	j->pulls_each = (unsigned)range(r, 0, 7);
+	for (unsigned i = 0; i < sc->crashes; i++)
+		if (sc->crash[i].box != j->box)
+			sc->crash[n++] = sc->crash[i];
+	for (; n < CRASHES_OFTEN; n++, at += range(r, 900, 3500) * MS) {
+		sc->crash[n].box = j->box;
+		sc->crash[n].at = at;
+		sc->crash[n].down_ns = range(r, 0, 100) * MS;
+	}
+	sc->crashes = n;
+}
+
+/* From a generator of its own, too: of those where a box is restarted another one. */
 static void
 make_clocks(struct sim_scenario *sc, uint64_t seed)
 {
-	struct pbox_random r;
+	struct pbox_random r, crash;
 
 	pbox_random_seed(&r, seed ^ UINT64_C(0xC10C5));
+	pbox_random_seed(&crash, seed ^ UINT64_C(0xC10C5C4A));
 	for (unsigned i = 0; i < SIM_JOBS; i++) {
 		struct sim_job_spec *j = &sc->job[i];
-		bool wanted = one_in(&r, 4);
+		bool wanted = one_in(&r, 4), crashes = sim_crashes(sc, j->box);
+		bool also = one_in(&crash, 2), often = one_in(&crash, 2), any = false;
 
 		for (unsigned t = 0; t < SIM_TABLES; t++) {
 			struct pbox_declare *d = &j->table[t].fixed;
 
-			if (one_in(&r, 4) || !wanted || i >= sc->jobs || t >= j->tables ||
-				j->slots > 0 || j->shrink || j->first_round != 0 ||
-				j->replaced > 0 || sim_crashes(sc, j->box) ||
+			if (one_in(&r, 4) || !(crashes ? also : wanted) || i >= sc->jobs ||
+				t >= j->tables || j->slots > 0 || j->shrink ||
+				j->first_round != 0 || j->replaced > 0 ||
 				d->mode != PBOX_MODE_OPTIMISER)
 				continue;
 			d->op = PBOX_OP_SUM;
 			d->optimiser = PBOX_OPT_ADD;
 			d->discipline = PBOX_DISCIPLINE_CLOCK;
 			j->table[t].law = &sim_law_clock;
+			any = true;
 		}
+		if (any && crashes && often)
+			crash_often(&crash, sc, j);
 	}
 }
 

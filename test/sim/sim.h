@@ -117,6 +117,8 @@ struct sim_job_spec {
 	unsigned deaths, stops;
 	uint64_t slot_ns;      /* that the fastest computes for a slot */
 	unsigned push_percent; /* PUSH and PULL instead of PUSHPULL */
+	uint32_t
+		pulls_each; /* tables in clocks pull each so many rounds alone, and only push in others; 0: each */
 	uint32_t lag;   /* of pulls of tables in clocks: 1 + their bound; 0: they have none */
 	unsigned lives; /* how often the whole job runs */
 	/* all workers are killed, and so many of another run start at once; 0: that does not happen */

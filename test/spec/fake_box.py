@@ -329,7 +329,7 @@ class FakeBox:
         """Lay the tensors of a table into chunks (R5.7 to R5.9)."""
         table = Table(next(iter(session.tables[number].values())), number)
         d = table.declare
-        mtu = min(self.mtu, self.worker_mtu) - (proto.TAG_LEN if self.auth else 0)
+        mtu = min(self.mtu, self.worker_mtu) - (proto.TAG_LEN if self.auth else 0) - proto.clock_vector(d.discipline, self.workers)
         table.init_elements = proto.init_elements(mtu)
         f = table.frag_elements = proto.frag_elements(mtu, d.push_format, d.pull_format)
         shared = {}  # group -> segments of the chunk that small tensors share
@@ -489,7 +489,8 @@ class FakeBox:
 
     def _latest(self, h, peer, where, frag):
         fmt = frag.table.declare.pull_format
-        self._answer(h, "RESULT", pbox_math.pack(frag.value, fmt), peer, where, format=fmt, flags=proto.LAST,
+        vector = bytes(frag.clocks.get(w, 0) & 255 for w in range(proto.clock_vector(1, self.workers)))
+        self._answer(h, "RESULT", pbox_math.pack(frag.value, fmt) + vector, peer, where, format=fmt, flags=proto.LAST,
                      round=frag.version, base=frag.clocks.get(h.worker, 0), aux=self.workers,
                      weight=self._slowest(frag))
 

@@ -820,6 +820,11 @@ def payload_bytes(fmt, elements):
     return FORMAT_SIZE[fmt] * elements
 
 
+def clock_vector(discipline, workers):
+    """Bytes after the elements of RESULT and RESTORE (R14.10)."""
+    return workers if discipline == DISCIPLINES["clock"] and workers <= 256 else 0
+
+
 def frag_elements(mtu, push_format, pull_format):
     return payload_room(mtu) // max(FORMAT_SIZE[push_format], FORMAT_SIZE[pull_format])
 

@@ -671,8 +671,12 @@ class Worker:
         slowest = []
 
         def take(item, header, payload):
+            elements = payload[:len(payload) - proto.clock_vector(1, self.workers)]
+            vector = payload[len(elements):]
+            if vector and vector[self.worker] != header.base & 255:
+                raise ValueError(f"the vector {vector.hex()} does not have clock {header.base} of worker {self.worker}")
             slowest.append(header.weight)
-            return header.base == clock and finish(item, header, payload)
+            return header.base == clock and finish(item, header, elements)
 
         items = self._items(table, "pull", "PULL", 0, None, 0, proto.LATEST if bound is None else 0)
         for item in items:

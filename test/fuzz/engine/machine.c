@@ -215,8 +215,7 @@ on_send(void *ctx, const struct pbox_send *s)
 
 	(void)ctx;
 	PBOX_ASSERT(copy != NULL);
-	if (s->hdr.length > 0)
-		memcpy(copy, s->payload, s->hdr.length);
+	pbox_send_payload(copy, s);
 	PBOX_ASSERT(
 		s->payload_crc == (s->hdr.length > 0 ? pbox_crc32c(0, copy, s->hdr.length) : 0));
 	free(copy);

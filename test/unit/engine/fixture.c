@@ -65,8 +65,7 @@ capture(const struct pbox_send *s)
 	c->peer = *s->peer;
 	c->shared = s->shared;
 	CU_ASSERT_FATAL(s->hdr.length <= sizeof(c->payload));
-	if (s->hdr.length > 0)
-		memcpy(c->payload, s->payload, s->hdr.length);
+	pbox_send_payload(c->payload, s);
 	UNIT_EQ_U64(s->payload_crc, pbox_crc32c(0, c->payload, s->hdr.length));
 	UNIT_EQ_U64(s->hdr.incarnation, INCARNATION);
 	CU_ASSERT_EQUAL((s->hdr.flags & PBOX_F_AUTH) != 0, s->tag_key != NULL);
@@ -359,6 +358,7 @@ fx_control(struct fx_worker *w, enum pbox_type type, const void *payload, size_t
 			.incarnation = INCARNATION,
 			.chunk = ++w->request,
 			.length = (uint16_t)len,
+			.map_epoch = fx.map_epoch,
 			.ts = fx_ts(),
 			.held = fx_upper()},
 		.payload = payload != NULL ? payload : (const void *)"",

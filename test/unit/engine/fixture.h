@@ -60,7 +60,8 @@ struct fx {
 	/* set before fx_begin(), or left 0 */
 	const struct pbox_reduce_ops *reduce;
 	uint32_t hold, lease_ms, chunk_elements;
-	bool tells; /* workers send the upper half of their clocks (R4.9) */
+	uint16_t map_epoch; /* of control frames */
+	bool tells;         /* workers send the upper half of their clocks (R4.9) */
 	uint16_t mtu, max_jobs;
 	uint64_t memory; /* quota of job "quota" */
 	uint64_t first_run;

@@ -93,12 +93,13 @@ lane_version(const struct pbox_worker_table *t, const struct frag *f)
 }
 
 static void
-lane_restored(struct session *s, struct pbox_worker_table *t, struct frag *f, uint32_t version)
+lane_restored(
+	struct session *s, struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h)
 {
 	(void)s;
 	(void)t;
 	(void)f;
-	(void)version;
+	(void)h;
 }
 
 static bool

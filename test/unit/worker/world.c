@@ -68,8 +68,7 @@ box_send(void *ctx, const struct pbox_send *s)
 
 	CU_ASSERT_FATAL(worker < WORLD_WORKERS && s->hdr.length <= 2048);
 	pbox_frame_encode(frame, &s->hdr, s->payload_crc);
-	if (s->hdr.length > 0)
-		memcpy(frame + PBOX_HDR_LEN, s->payload, s->hdr.length);
+	pbox_send_payload(frame + PBOX_HDR_LEN, s);
 	if (s->tag_key != NULL) {
 		pbox_auth_tag(s->tag_key, frame, s->digest, frame + len);
 		len += PBOX_TAG_LEN;

@@ -533,8 +533,8 @@ class Client:
              None: the variables PBOX_TRANSPORT and PBOX_TRANSPORT_ARGS, or kernel sockets
     auth     "require": only a box that authenticates every frame of the job (auth = yes there);
              "": as the box has it; None: the variable PBOX_AUTH, or ""
-    keep_copies  keep the last result of every tensor (memory of one model), and go on after a
-             restart of the box; without, that raises PBoxLost
+    keep_copies  keep the last result of every tensor (memory of one model; of a table in clocks also the pushes that no pull
+             has shown yet, 4 at most), and go on after a restart of the box; without, that raises PBoxLost
     run      the run that this worker belongs to, any text: all workers of one start of the job say
              the same, and no other start does. The first with another one ends the run that the box
              has of this job, and begins from nothing. None: the variable PBOX_RUN; "": none. A

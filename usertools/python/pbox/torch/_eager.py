@@ -84,8 +84,8 @@ class Eager(torch.optim.Optimizer):
     The constructor waits for all workers, and worker 0's parameters become everybody's; after that nobody waits for other workers, but with a
     bound. step() waits only if the pull is later than the gradient, or for a push that is too many.
 
-    Parameters that are changed outside of step() are refused by the next one. A box that is restarted ends the training with
-    PBoxLost: go on from a checkpoint. state_dict() and load_state_dict() are those of the optimiser within, by worker: each saves its own.
+    Parameters that are changed outside of step() are refused by the next one. A box that is restarted goes on where it was: each push
+    counts once, and `lost` says how many of this worker's are lost (0, unless it was away meanwhile). state_dict() and load_state_dict() are those of the optimiser within, by worker: each saves its own.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, *, staleness: Staleness = "rel", bound: Optional[int] = None, in_flight: int = 2,
@@ -337,12 +337,19 @@ class Eager(torch.optim.Optimizer):
         self.inner.load_state_dict(state_dict)
         self._bind()
 
+    @property
+    def lost(self) -> int:
+        """Own pushes that are lost with a box that was restarted, by fragment (a frame's share of a parameter): this worker was away
+        while the others brought the box back."""
+        return int(self.client.stats().lost_pushes)
+
     def close(self) -> None:
-        """Wait for own pushes, and leave the job (unless others share the session)."""
+        """Wait for own pushes, also for those that a restarted box gets again, and leave the job (unless others share the session)."""
         if "_session" not in self.__dict__:
             return  # a copy has none
         try:
             if self._failed is None and not self.client.closed:
                 self._drain()
+                _ = self.table.next_round  # it is known once a restarted box has all
         finally:
             self._session.release()

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdlib.h>
+
+#include "worker_impl.h"
+
+/*
+ * The redo log of a table in clocks (R14.12): own pushes that no RESULT has shown yet, as they were sent. A box that is started
+ * again goes on from a version that some worker holds, and says which of this worker's pushes that has. Those after them go again, in
+ * order, before anything else of the fragment.
+ *
+ * A place of the log is the first that is free, so that a worker that pulls after each push touches the memory of a model or two.
+ */
+
+int
+redo_open(struct pbox_worker_table *t)
+{
+	const struct chunk *last = t->chunks > 0 ? &t->chunk[t->chunks - 1] : NULL;
+
+	if (last == NULL)
+		return 0;
+	t->redo = calloc(t->frags, sizeof(*t->redo));
+	t->redo_payload =
+		malloc(REDO_MAX * pbox_payload_bytes(t->push_format, last->at + last->elements));
+	t->retained_vector = malloc((size_t)t->frags * t->vector);
+	return t->redo != NULL && t->redo_payload != NULL && t->retained_vector != NULL ? 0 : -1;
+}
+
+static uint8_t *
+redo_bytes_of(const struct pbox_worker_table *t, const struct frag *f, unsigned slot)
+{
+	const struct chunk *last = &t->chunk[t->chunks - 1];
+
+	return t->redo_payload + pbox_payload_bytes(t->push_format,
+					 slot * (last->at + last->elements) + table_frag_at(t, f));
+}
+
+bool
+redo_is_last(const struct pbox_worker_table *t, const struct frag *f)
+{
+	return t->redo != NULL && redo_of(t, f)->n >= REDO_MAX - 1;
+}
+
+static uint8_t
+free_slot(const struct redo *r)
+{
+	unsigned used = 0;
+
+	for (unsigned i = 0; i < r->n; i++)
+		used |= 1u << r->slot[i];
+	return (uint8_t)__builtin_ctz(~used);
+}
+
+void
+redo_keep(struct pbox_worker_table *t, const struct frag *f)
+{
+	struct redo *r = redo_of(t, f);
+	uint32_t count = frag_elements(t, f);
+	struct iovec iov[MAX_PIECES];
+	unsigned n, i = r->n;
+	uint8_t *to;
+
+	if (i > 0 && r->first + i - 1 == f->round)
+		return; /* its session was lost before the box answered */
+	assert(i < REDO_MAX && (i == 0 || r->first + i == f->round));
+	if (i == 0)
+		r->first = f->round;
+	r->slot[i] = free_slot(r);
+	r->weight[i] = table_weight(t, f, 0);
+	r->factor[i] = table_first_op(t, f)->factor;
+	r->n++;
+	to = redo_bytes_of(t, f, r->slot[i]);
+	n = table_gather(t, f, 0, 0, count, t->push_format, iov, MAX_PIECES);
+	for (unsigned k = 0; k < n; k++) {
+		retained_copy(to, iov[k].iov_base, iov[k].iov_len);
+		to += iov[k].iov_len;
+	}
+}
+
+void
+redo_shown(struct pbox_worker_table *t, const struct frag *f, uint32_t own)
+{
+	struct redo *r = redo_of(t, f);
+	unsigned n = 0;
+
+	if (r->owed > 0 && rounds_apart(own, f->round - r->owed) > 0)
+		own = f->round - r->owed; /* the one after that is in flight */
+	while (n < r->n && rounds_apart(r->first + n, own) <= 0)
+		n++;
+	r->first += n;
+	r->n -= (uint8_t)n;
+	memmove(r->weight, r->weight + n, r->n * sizeof(r->weight[0]));
+	memmove(r->factor, r->factor + n, r->n * sizeof(r->factor[0]));
+	memmove(r->slot, r->slot + n, r->n * sizeof(r->slot[0]));
+}
+
+static void
+set_owes(struct pbox_worker_table *t, struct frag *f, bool owes)
+{
+	if (owes != f->owes)
+		__atomic_add_fetch(&t->owing, owes ? 1u : UINT32_MAX, __ATOMIC_RELAXED);
+	f->owes = owes;
+}
+
+uint32_t
+redo_begin(struct pbox_worker_table *t, struct frag *f, uint32_t clock)
+{
+	struct redo *r = redo_of(t, f);
+	uint32_t from = r->n > 0 ? r->first - 1 : f->round, lost = 0;
+
+	if (rounds_apart(from, clock) > 0) { /* they have other clocks from now on */
+		lost = from - clock;
+		r->first -= lost;
+		f->round -= lost;
+	}
+	r->owed = rounds_apart(f->round, clock) > 0 ? (uint8_t)(f->round - clock) : 0;
+	set_owes(t, f, r->owed > 0);
+	return lost;
+}
+
+void
+redo_done(struct pbox_worker_table *t, struct frag *f)
+{
+	set_owes(t, f, --redo_of(t, f)->owed > 0);
+}
+
+static unsigned
+redo_place_of(const struct redo *r, uint32_t clock)
+{
+	assert(clock - r->first < r->n);
+	return clock - r->first;
+}
+
+unsigned
+redo_frame(const struct pbox_worker_table *t, const struct frag *f, struct pbox_hdr *h,
+	struct iovec *iov)
+{
+	const struct redo *r = redo_of(t, f);
+	unsigned i = redo_place_of(r, h->round);
+
+	h->aux = r->factor[i] != 0 ? r->factor[i] : PBOX_LR_MUL_ONE;
+	h->weight = r->weight[i];
+	h->length = (uint16_t)pbox_payload_bytes(t->push_format, frag_elements(t, f));
+	iov[0] = (struct iovec){redo_bytes_of(t, f, r->slot[i]), h->length};
+	return 1;
+}
+
+const uint8_t *
+redo_find(const struct pbox_worker_table *t, const struct frag *f, uint32_t clock, uint16_t *factor)
+{
+	const struct redo *r = t->redo != NULL ? redo_of(t, f) : NULL;
+
+	if (r == NULL || clock - r->first >= r->n)
+		return NULL;
+	*factor = r->factor[clock - r->first];
+	if (*factor == 0)
+		*factor = PBOX_LR_MUL_ONE;
+	return redo_bytes_of(t, f, r->slot[clock - r->first]);
+}

@@ -511,62 +511,11 @@ pbox_registrar_move(struct pbox_registrar *r, uint16_t id, uint32_t table, uint3
 	return n;
 }
 
-/* Elements that each box is to have by the plans of all tables. */
-static void
-plan_load(const struct pbox_job *job, uint64_t load[PBOX_MAX_BOXES])
-{
-	for (uint32_t k = 0; k < job->n_tables; k++) {
-		const struct pbox_table *t = &job->table[k]->t;
-
-		for (uint32_t i = 0; i < t->n_chunks; i++)
-			load[t->plan[i].box] += t->layout.chunk[i].elements;
-	}
-}
-
-/* Of the boxes of the set the one that has least. */
-static unsigned
-least_of(uint16_t set, const uint64_t load[PBOX_MAX_BOXES])
-{
-	unsigned best = PBOX_MAX_BOXES;
-
-	for (unsigned b = 0; b < PBOX_MAX_BOXES; b++)
-		if ((set >> b & 1) != 0 && (best == PBOX_MAX_BOXES || load[b] < load[best]))
-			best = b;
-	return best;
-}
-
-/* Chunks of boxes outside of the set go to the one that has least; and then such by which shares become more alike. */
-static int
-plan_share(struct pbox_job *job, uint16_t set, uint16_t epoch, uint64_t load[PBOX_MAX_BOXES],
-	bool balance)
-{
-	int n = 0;
-
-	for (uint32_t k = 0; k < job->n_tables; k++) {
-		struct pbox_table *t = &job->table[k]->t;
-
-		for (uint32_t i = 0; i < t->n_chunks; i++) {
-			unsigned from = t->plan[i].box, to = least_of(set, load);
-			uint64_t size = t->layout.chunk[i].elements;
-			bool stays = (set >> from & 1) != 0;
-
-			if (balance ? !stays || load[to] + size >= load[from] : stays)
-				continue;
-			load[from] -= size;
-			load[to] += size;
-			t->plan[i] = (struct pbox_table_home){.box = (uint8_t)to, .epoch = epoch};
-			n++;
-		}
-	}
-	return n;
-}
-
 int
 pbox_registrar_scale(struct pbox_registrar *r, uint16_t id, uint16_t set, uint64_t now_ns,
 	struct pbox_error *err)
 {
 	struct pbox_job *job = id < r->conf.max_jobs ? r->job[id] : NULL;
-	uint64_t load[PBOX_MAX_BOXES] = {0};
 	uint16_t epoch;
 	int n, ret;
 
@@ -585,9 +534,7 @@ pbox_registrar_scale(struct pbox_registrar *r, uint16_t id, uint16_t set, uint64
 			return ret;
 	}
 	epoch = next_epoch(job);
-	plan_load(job, load);
-	n = plan_share(job, set, epoch, load, false);
-	n += plan_share(job, set, epoch, load, true);
+	n = registrar_share_out(job, set, epoch);
 	if (n == 0)
 		return 0;
 	note_epoch(job, epoch);

@@ -22,7 +22,7 @@
  *     registrar_view.c               what is to be seen
  *     registrar_room.c               what a job gets of the box
  *     registrar_boxes.c              a job at several boxes
- *     registrar_homes.c              and its chunks that move
+ *     registrar_homes.c registrar_shares.c  and its chunks that move
  *     registrar_build.c              a table is laid out, and
  *     registrar_open.c               made ready
  *     registrar_lease.c _keep.c      the end of leases, runs that are kept
@@ -383,6 +383,9 @@ bool registrar_make_room(struct pbox_registrar *r, const struct pbox_job_conf *a
 /* The same for a JOIN, which was answered so then. */
 bool registrar_room_comes(struct pbox_registrar *r, const struct pbox_frame *f,
 	const struct pbox_job_conf *asker, size_t bytes);
+
+/* registrar_shares.c: all chunks are planned for the boxes of the set (bits), by the map of that epoch; how many move. */
+int registrar_share_out(struct pbox_job *job, uint16_t set, uint16_t epoch);
 
 /* registrar_silence.c */
 uint32_t registrar_silent_ms(

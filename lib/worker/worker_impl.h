@@ -692,7 +692,6 @@ flight_pushes(const struct pbox_worker *w, const struct pbox_worker_table *t, co
 /** text.c: the session is lost for good. Its operations end when the host's call does. */
 void text_fail(struct pbox_worker *w, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-
 /* chunks.c */
 /** The table becomes one of the worker, and its pieces get their lanes; -ENOMEM. */
 int chunks_add_table(struct pbox_worker *w, struct pbox_worker_table *t);

@@ -68,6 +68,14 @@ check_mapped(struct sim *s, const struct pbox_send *out, unsigned job)
 	sim_map_page(s, job, &m, &cur);
 }
 
+bool
+sim_frame_fits(
+	const struct sim *s, unsigned job, const struct sim_fragment *f, const struct pbox_hdr *h)
+{
+	return f->box == s->box->number &&
+	       (f->epoch == h->map_epoch || sim_is_clock(sim_spec(&s->sc, job, f)));
+}
+
 static void
 check_fragment(struct sim *s, const struct pbox_send *out, unsigned job)
 {
@@ -82,7 +90,7 @@ check_fragment(struct sim *s, const struct pbox_send *out, unsigned job)
 		sim_fail(s, "%s of a fragment that nobody knows", pbox_type_name(h->type));
 		return;
 	}
-	if (f->box != s->box->number || f->epoch != h->map_epoch) {
+	if (!sim_frame_fits(s, job, f, h)) {
 		sim_moves_answer(s, job, f, out);
 		return;
 	}
@@ -161,9 +169,8 @@ sim_check_overwritten(struct sim *s, const struct pbox_send *out)
 	struct sim_fragment *f = sim_find(j, out->hdr.chunk, out->hdr.frag);
 
 	/* a worker whose token has changed is gone */
-	if ((ip & 0xFF) <= SIM_WORKERS && f != NULL && f->box == s->box->number &&
-		f->epoch == out->hdr.map_epoch && worker < SIM_WORKERS &&
-		j->worker[(ip & 0xFF) - 1]->state == SIM_WORK &&
+	if ((ip & 0xFF) <= SIM_WORKERS && f != NULL && sim_frame_fits(s, job, f, &out->hdr) &&
+		worker < SIM_WORKERS && j->worker[(ip & 0xFF) - 1]->state == SIM_WORK &&
 		sim_part(s, job)->token[worker] == out->hdr.token)
 		sim_spec(&s->sc, job, f)->law->overwritten(s, job, f, &out->hdr);
 }
@@ -181,7 +188,7 @@ sim_check_arrival(struct sim *s, const struct sim_packet *p, const struct pbox_h
 		h->worker >= SIM_WORKERS || h->token != sim_part(s, job)->token[h->worker])
 		return;
 	f = sim_find(j, h->chunk, h->frag);
-	if (f == NULL || f->box != s->box->number || f->epoch != h->map_epoch)
+	if (f == NULL || !sim_frame_fits(s, job, f, h))
 		return;
 	law = sim_spec(&s->sc, job, f)->law;
 	if (h->type != PBOX_PULL)

@@ -137,7 +137,7 @@ sim_restart_arrival(struct sim *s, const struct pbox_hdr *h, const uint8_t *payl
 		s->box->shown = homes.count > 0 ? homes.flags : 0xFFFF;
 	if (h->type == PBOX_RESTORE) {
 		f = sim_find(&s->job[job], h->chunk, h->frag);
-		if (f != NULL && (f->box != s->box->number || f->epoch != h->map_epoch))
+		if (f != NULL && !sim_frame_fits(s, job, f, h))
 			sim_moves_told(s, job, f, h, payload);
 		else if (f != NULL)
 			sim_spec(&s->sc, job, f)->law->told(s, job, f, h, payload);

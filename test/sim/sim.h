@@ -659,6 +659,9 @@ void sim_forget_map(struct sim_job *j);
 /* A restart of the box has lost something that nobody can give: all workers of the job end. */
 void sim_job_lost(struct sim *s, unsigned job);
 struct sim_fragment *sim_find(struct sim_job *j, uint32_t chunk, uint32_t frag);
+/* Is the frame of the box and the map that the fragment is at? The epoch of a table in clocks is that of a restart, and none of its chunks moves. */
+bool sim_frame_fits(
+	const struct sim *s, unsigned job, const struct sim_fragment *f, const struct pbox_hdr *h);
 /* A page of the map: the first worker's is kept, the others' must be the same. */
 void sim_map_page(
 	struct sim *s, unsigned job, const struct pbox_mapped *m, struct pbox_cursor *cur);

@@ -170,6 +170,22 @@ on_drain(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_
 	rte_tel_data_add_dict_u64(d, "jobs", pbox_registrar_jobs(c->registrar));
 }
 
+/* How many chunks go to other boxes by a command, and by which map; or why none does. */
+static void
+reply_moved(struct pbox_control *c, const struct pbox_job *job, const char *name, int moved,
+	const struct pbox_error *err, struct rte_tel_data *d)
+{
+	struct pbox_job_view j;
+
+	if (moved < 0) {
+		reply_error(d, "%s", err->text);
+		return;
+	}
+	rte_tel_data_add_dict_u64(d, name, (uint64_t)moved);
+	pbox_registrar_view_job(c->registrar, job, &j);
+	rte_tel_data_add_dict_u64(d, "map", j.map_epoch);
+}
+
 /* Chunks go to another box of the job's (section 16). */
 static void
 on_moves(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
@@ -199,13 +215,7 @@ on_moves(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_
 	pbox_registrar_view_job(c->registrar, job, &j);
 	moved = pbox_registrar_move(
 		c->registrar, j.id, v[0], v[1], v[2], v[3], pbox_dp_now(c->conf.dp), &err);
-	if (moved < 0) {
-		reply_error(d, "%s", err.text);
-		return;
-	}
-	rte_tel_data_add_dict_u64(d, "chunks", (uint64_t)moved);
-	pbox_registrar_view_job(c->registrar, job, &j);
-	rte_tel_data_add_dict_u64(d, "map", j.map_epoch);
+	reply_moved(c, job, "chunks", moved, &err, d);
 }
 
 /* All tables of a job, by weights of its boxes. */
@@ -240,13 +250,7 @@ on_weigh(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_
 	pbox_registrar_view_job(c->registrar, job, &j);
 	moved = pbox_registrar_weigh(
 		c->registrar, j.id, weight, (unsigned)boxes, pbox_dp_now(c->conf.dp), &err);
-	if (moved < 0) {
-		reply_error(d, "%s", err.text);
-		return;
-	}
-	rte_tel_data_add_dict_u64(d, "chunks", (uint64_t)moved);
-	pbox_registrar_view_job(c->registrar, job, &j);
-	rte_tel_data_add_dict_u64(d, "map", j.map_epoch);
+	reply_moved(c, job, "chunks", moved, &err, d);
 }
 
 /* A job is at other boxes from now on. */
@@ -281,13 +285,7 @@ on_scale(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_
 	pbox_registrar_view_job(c->registrar, job, &j);
 	moved = pbox_registrar_scale(
 		c->registrar, j.id, (uint16_t)set, pbox_dp_now(c->conf.dp), &err);
-	if (moved < 0) {
-		reply_error(d, "%s", err.text);
-		return;
-	}
-	rte_tel_data_add_dict_u64(d, "moves", (uint64_t)moved);
-	pbox_registrar_view_job(c->registrar, job, &j);
-	rte_tel_data_add_dict_u64(d, "map", j.map_epoch);
+	reply_moved(c, job, "moves", moved, &err, d);
 }
 
 static void

@@ -466,6 +466,26 @@ homes_tick(struct pbox_registrar *r, struct pbox_job *job)
 		ask_workers(r, job);
 }
 
+/* What the operator's commands begin with. */
+static int
+command_begin(struct pbox_registrar *r, const struct pbox_job *job, uint16_t id, uint64_t now_ns,
+	struct pbox_error *err)
+{
+	r->now_ns = now_ns;
+	if (job == NULL || job->state != PBOX_JOB_OPEN)
+		return pbox_fail(err, ENOENT, "there is no job %u", id);
+	return may_move(r, job, err);
+}
+
+/* The plans of some tables are of a new map: all are to know it. */
+static void
+command_end(struct pbox_registrar *r, struct pbox_job *job, uint16_t epoch)
+{
+	note_epoch(job, epoch);
+	homes_of(job)->asked = 0;
+	ask_workers(r, job);
+}
+
 int
 pbox_registrar_move(struct pbox_registrar *r, uint16_t id, uint32_t table, uint32_t first,
 	uint32_t last, unsigned box, uint64_t now_ns, struct pbox_error *err)
@@ -475,10 +495,7 @@ pbox_registrar_move(struct pbox_registrar *r, uint16_t id, uint32_t table, uint3
 	uint16_t epoch;
 	int n = 0, ret;
 
-	r->now_ns = now_ns;
-	if (job == NULL || job->state != PBOX_JOB_OPEN)
-		return pbox_fail(err, ENOENT, "there is no job %u", id);
-	ret = may_move(r, job, err);
+	ret = command_begin(r, job, id, now_ns, err);
 	if (ret < 0)
 		return ret;
 	if (table >= job->n_tables)
@@ -503,11 +520,9 @@ pbox_registrar_move(struct pbox_registrar *r, uint16_t id, uint32_t table, uint3
 	}
 	if (n == 0)
 		return 0;
-	note_epoch(job, epoch);
 	registrar_event(r, PBOX_LOG_INFO, "job '%s': map %u: %d chunks of table %u go to box %u",
 		job->name, epoch, n, table, box);
-	homes_of(job)->asked = 0;
-	ask_workers(r, job);
+	command_end(r, job, epoch);
 	return n;
 }
 
@@ -519,10 +534,7 @@ pbox_registrar_scale(struct pbox_registrar *r, uint16_t id, uint16_t set, uint64
 	uint16_t epoch;
 	int n, ret;
 
-	r->now_ns = now_ns;
-	if (job == NULL || job->state != PBOX_JOB_OPEN)
-		return pbox_fail(err, ENOENT, "there is no job %u", id);
-	ret = may_move(r, job, err);
+	ret = command_begin(r, job, id, now_ns, err);
 	if (ret < 0)
 		return ret;
 	if (set == 0 || set >> r->conf.boxes.boxes != 0)
@@ -537,11 +549,9 @@ pbox_registrar_scale(struct pbox_registrar *r, uint16_t id, uint16_t set, uint64
 	n = registrar_share_out(job, set, epoch);
 	if (n == 0)
 		return 0;
-	note_epoch(job, epoch);
 	registrar_event(r, PBOX_LOG_INFO, "job '%s': map %u: %d moves, to be at boxes 0x%x",
 		job->name, epoch, n, set);
-	homes_of(job)->asked = 0;
-	ask_workers(r, job);
+	command_end(r, job, epoch);
 	return n;
 }
 
@@ -599,10 +609,7 @@ pbox_registrar_weigh(struct pbox_registrar *r, uint16_t id, const uint32_t *weig
 	uint16_t epoch;
 	int moved, ret;
 
-	r->now_ns = now_ns;
-	if (job == NULL || job->state != PBOX_JOB_OPEN)
-		return pbox_fail(err, ENOENT, "there is no job %u", id);
-	ret = may_move(r, job, err);
+	ret = command_begin(r, job, id, now_ns, err);
 	if (ret == 0)
 		ret = scale_weights(r, weight, n, err);
 	if (ret < 0)
@@ -625,11 +632,9 @@ pbox_registrar_weigh(struct pbox_registrar *r, uint16_t id, const uint32_t *weig
 	free(home);
 	if (moved <= 0)
 		return moved;
-	note_epoch(job, epoch);
 	registrar_event(r, PBOX_LOG_INFO, "job '%s': map %u: %d chunks go to other boxes",
 		job->name, epoch, moved);
-	homes_of(job)->asked = 0;
-	ask_workers(r, job);
+	command_end(r, job, epoch);
 	return moved;
 }
 

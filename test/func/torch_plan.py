@@ -5,7 +5,8 @@
 one      the reference: all slots in this process
 train    --speeds S,S,...: a process each, which sleeps 1 / S of --sleep a slot. --kill RANK@ROUND: it dies by SIGKILL in the middle of
          the slots of that round, after it has pushed a part where it has several nodes, and nobody takes its place. --stop RANK@ROUND: it
-         is stopped there for a second
+         is stopped there for a second. --early: gradients leave during backward(), and `left RANK ROUND TENSORS BYTES` says
+         what had left before the pass came to the first layer
 
 Both print `digest WORKERS RANK HEX`; workers print `slots RANK ROUND N` when the number of their slots has changed.
 """
@@ -62,10 +63,34 @@ def train(args, n, rank, opt, model, data, pause):
     say("digest", n, rank, hashlib.sha256(bits).hexdigest())
 
 
+def watch_leave(model, opt, rank):
+    """In the last slot of a round, before the backward pass comes to the first layer, gradients of the later ones must have left: by
+    the counters of the session. It waits for that, so that a busy machine is no failure."""
+    before = {}
+
+    def come(_gradient):
+        if not opt._slots.last or opt._work.again:
+            return
+        sent = opt.client.stats().tx_bytes - before.get("bytes", 0)
+        end = time.monotonic() + 60
+        while (opt.early_tensors == before.get("tensors", 0) or sent < 100_000) and time.monotonic() < end:
+            time.sleep(0.001)
+            sent = opt.client.stats().tx_bytes - before["bytes"]
+        say("left", rank, opt.trained_rounds + 1, opt.early_tensors - before.get("tensors", 0), sent)
+
+    def begin(_module, _inputs, output):
+        before.update(tensors=opt.early_tensors, bytes=opt.client.stats().tx_bytes)
+        output.register_hook(come)
+
+    model[0].register_forward_hook(begin)
+
+
 def worker(args, n, rank, data, pause):
     model = network()
     opt = pbox.torch.SGD(model.parameters(), lr=args.lr, momentum=args.momentum, slots=args.slots, worker=rank, workers=n,
-                         job=args.job, policy="reassign", timeout=60.0, left=60.0)
+                         job=args.job, policy="reassign", timeout=60.0, left=60.0, send_early=args.early)
+    if args.early:
+        watch_leave(model, opt, rank)
     began = time.monotonic()
     train(args, n, rank, opt, model, data, pause)
     say("leads", rank, opt.leads)
@@ -82,6 +107,7 @@ def main():
     p.add_argument("--kill", default="")
     p.add_argument("--job", default="plan")
     p.add_argument("--stop", default="")
+    p.add_argument("--early", action="store_true")
     p.add_argument("--slots", type=int, default=32)
     p.add_argument("--batch", type=int, default=256)
     p.add_argument("--rounds", type=int, default=8)

@@ -102,6 +102,26 @@ class Trees(unittest.TestCase):
                 nodes.update({at: sums[0] for (at, _), sums in zip(own, tree.done)})
             self.assertTrue(BITS(reference.tree_sum(nodes), want), n)
 
+    def test_last_slot_tensor_by_tensor(self):
+        """complete_with() and finish() make the bits of add(), in any order of the tensors, and leave the gradients as they are."""
+        for first in range(self.V):
+            for end in range(first + 1, self.V + 1):
+                nodes, want, _ = self.brought(first, end)
+                tree = Tree(nodes)
+                for s in range(first, end - 1):
+                    tree.add([self.value(s, i) for i in range(3)], s + 1)
+                last = [self.value(end - 1, i) for i in range(3)]
+                copies = [None if g is None else g.clone() for g in last]
+                sums = {i: tree.complete_with(i, last[i]) for i in (2, 0, 1)}
+                tree.finish([sums[i] for i in range(3)], end)
+                self.assertTrue(tree.complete)
+                self.assertEqual(tree.samples, want.samples)
+                for mine, theirs in zip(tree.done, want.done):
+                    for a, b in zip(mine, theirs):
+                        self.assertTrue((a is None) == (b is None) and (a is None or BITS(a, b)), (first, end))
+                for a, b in zip(last, copies):
+                    self.assertTrue((a is None) == (b is None) and (a is None or BITS(a, b)), (first, end))
+
     def test_no_new_memory(self):
         tree = Tree([(0, 8)])
         grads = [[torch.randn(5)] for _ in range(8)]

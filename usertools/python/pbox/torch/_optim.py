@@ -16,9 +16,10 @@ import torch
 
 from .. import _buffers, _checks, _lib
 from ..client import ANY_ROUND, Client, Operation, Table, Tensor
-from ..errors import PBoxDeadline, PBoxInvalid, PBoxMismatch, PBoxMore, PBoxRefused, PBoxRunning
+from ..errors import PBoxDeadline, PBoxError, PBoxInvalid, PBoxMismatch, PBoxMore, PBoxRefused, PBoxRunning
 from . import _clip, _device, _layout, _placed, _skip
 from ._agree import Agreement, Alone, Hypers
+from ._early import Early
 from ._session import (DECLARE_SECONDS, between_rounds, check_slots, connect, goes_by_slots,
                        trains, trains_no_more)
 from ._slots import Slots, SlotTraining
@@ -59,6 +60,9 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                        the round with the last slot of this worker (`round_ended`). The same slots
                        give the same bits on any number of workers: see sampler(), and train.md
 
+    send_early         with policy="reassign": gradients of this worker's last slot of a round leave while backward() goes on, so each
+                       slot has one backward(), and nobody changes gradients between that and step(). The bits are the same
+
     least              with policy="reassign": the training begins with this many of `workers`, and others come and go while it
                        runs: see train.md. Each takes a free number, and all name the run (PBOX_RUN)
 
@@ -91,6 +95,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
     _arrays: Tuple[str, ...] = ()  # of the optimiser's state, in torch's names
     _counted = False  # torch's state has the number of steps as well
     _work: Optional[Work] = None  # policy reassign
+    _early: Optional[Early] = None  # send_early
     _step_supports_amp_scaling = True  # GradScaler calls step() though it has found inf
 
     def __init__(self, params: Any, defaults: Dict[str, Any], *, box: Optional[str] = None,
@@ -99,7 +104,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                  push: str = "fp32", pull: str = "fp32", clip_value: float = 0.0,
                  local_clip: bool = False, local_backward: bool = False, client: Optional[Client] = None,
                  declare_timeout: Optional[float] = None, first_round: int = 0,
-                 slots: Optional[int] = None, **options: Any) -> None:
+                 slots: Optional[int] = None, send_early: bool = False, **options: Any) -> None:
         self._declared = False
         if not 0 <= _checks.real(clip_value, "clip_value") < math.inf:
             raise PBoxInvalid(f"clip_value is {clip_value}: needed is 0 (off) or more")
@@ -132,6 +137,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             self._declared = True
             if self.client.policy == "reassign":
                 self._begin_plan()
+            if send_early:
+                self._check_early()
             self._prepare()
             self._kept = State(self.table, self._arrays, self._counted, self._all,
                                self._group_of, self._order, len(self.param_groups))
@@ -159,6 +166,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         if self._slots is not None:
             trains(self.client, self._slots)
         self._stepped = False
+        if send_early:
+            self._early = Early(self, self._all)
 
     # ---- setting up
 
@@ -192,6 +201,19 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             raise PBoxInvalid(f"policy='reassign' and push={self._push!r}: how a narrow sum is rounded would depend on the plan; take "
                               "push='fp32' (pull= may be narrow)")
         self._work = Work(self.table, self._slots, [p.data for p in self._all] if self._pull == "fp32" else ())
+
+    def _check_early(self) -> None:
+        if self._work is None or self._pull != "fp32":
+            raise PBoxInvalid("send_early=True: results come while backward() still reads the parameters, so it is for policy='reassign' with "
+                              "pull='fp32', where they have a place of their own")
+        if self._op in _SAMPLED or self.local_clip:
+            raise PBoxInvalid(f"send_early=True: gradients leave before step() can say samples= (op={self._op!r}) or anything can clip them "
+                              "(local_clip): take op='mean', or leave send_early out")
+
+    @property
+    def early_tensors(self) -> int:
+        """Tensors that have left during backward passes so far (send_early)."""
+        return 0 if self._early is None else self._early.tensors
 
     @property
     def _is_newcomer(self) -> bool:
@@ -580,6 +602,36 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                                         [n for _, n in self._brought()], keep, again=again)
         return op if self._placed is None else self._placed.whole(op)
 
+    def _opens_early(self) -> bool:
+        """Autograd has made a gradient: may those of this slot leave? What step() would refuse it refuses then."""
+        assert self._work is not None and self._slots is not None
+        if not self._slots.mine or not self._slots.last or self._work.again or self._todo or self._failed is not None or \
+                self._is_newcomer or self._kept.pending or self._values is not None:
+            return False
+        try:
+            self._begin_slot()
+            self._refuse_changed()
+            hypers = [self._hyper_values(g) for g in range(len(self.param_groups))]
+            for g, group in enumerate(self.param_groups):
+                self._check_group(g, group)
+            self._send_hypers(hypers, self._changes(hypers))
+        except PBoxError:
+            return False
+        self._round = self.table.next_round
+        return True
+
+    def _submit_alone(self, i: int, last: Optional[torch.Tensor]) -> Operation:
+        """Push all nodes of parameter i; `last` is the sum of the last one."""
+        tree, keep = self._tree, []
+        sums = [sums[i] for sums in tree.done] + [last]
+        io, addresses = (_lib.Io * 1)(), (ct.c_void_p * len(sums))()
+        io[0].tensor = i
+        assert self._work is not None
+        io[0].output = self._work.outputs[i].data_ptr() or _buffers.ADDRESS_OF_NOTHING
+        for node, g in enumerate(sums):
+            addresses[node] = self._address(i, g, keep, node)
+        return self.table.submit_nodes_io(_lib.PUSHPULL, io, 1, addresses, [*tree.samples, tree.samples_in_node + 1], keep)
+
     def _said(self, hypers: Hypers) -> Hypers:
         """What all workers must have alike."""
         hypers = [dict(h, discarded=self._discarded, grad_scaler=self._inf is not None) for h in hypers]
@@ -623,6 +675,11 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                 raise PBoxInvalid(f"a GradScaler leaves steps out, and with policy={self.client.policy!r} workers cannot agree on that: take "
                                   "policy='wait', or bfloat16, which needs no scaling")
             self._inf = bool(self._inf) or inf
+        if self._early is not None:
+            self._early.slot_ends()
+            if self._early.begun:
+                self._end_early()
+                return loss
         if self._slots is not None and not self._slots.last:
             self._take(1 if samples is None else samples)
             self._slots.prepare()
@@ -690,6 +747,30 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             [give, begin, tell, push, compare, self._end]
         self.wait()
         return loss
+
+    def _end_early(self) -> None:
+        """step() of a slot whose gradients have left: the rest goes now."""
+        assert self._early is not None and self._work is not None and self._slots is not None
+        if self._inf is not None:
+            raise PBoxInvalid("a GradScaler scales the gradients of this slot, and they have left: leave send_early out")
+        self._count_discards()
+        here = self._early.has()
+        has = [there or any(node[i] is not None for node in self._tree.done) for i, there in enumerate(here)]
+        hypers = self._sent
+
+        def compare(timeout: Optional[float]) -> None:
+            self._agreement.begin(self._said(hypers), has, self._had, False, False)
+            self._compare(hypers, timeout)
+
+        def push(_timeout: Optional[float]) -> None:
+            assert self._early is not None and self._work is not None and self._slots is not None
+            sums, self._pending = self._early.end()
+            self._work.pushes()
+            self._tree.finish(sums, 1)
+            self._slots.count += 1
+
+        self._todo = [compare, push, self._end]
+        self.wait()
 
     def _end_round(self) -> None:
         self._resumed, self._inf, self._discarded = False, None, 0
@@ -812,6 +893,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
 
     def close(self) -> None:
         """Leave the job (unless others share the session)."""
+        if self._early is not None:
+            self._early.close()
         if self._slots is not None:
             trains_no_more(self.client, self._slots)
         if "_session" not in self.__dict__:

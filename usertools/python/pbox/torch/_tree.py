@@ -75,6 +75,23 @@ class Tree:
         if self._in_node == self.nodes[len(self.done)][1]:
             self._end_node()
 
+    def complete_with(self, i: int, grad: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
+        """What the node in progress has of tensor i when this is the gradient of its last slot, as add() would make it. The tree
+        is as before; finish() ends the node."""
+        value = grad
+        for sums, _ in reversed(self._stack):
+            left, sums[i] = sums[i], None
+            # what autograd has made may have another owner: into the left one, or into a new one
+            value = None if left is None and value is None else \
+                value + 0.0 if left is None and value is not None else _plus(left, value)
+        return value
+
+    def finish(self, sums: Sums, samples: int) -> None:
+        """The node in progress ends with these sums, complete_with() of each tensor; `samples` of its last slot."""
+        self.done.append(sums)
+        self.samples.append(self.samples_in_node + samples)
+        self._stack, self._in_node = [], 0
+
     def _end_node(self) -> None:
         """A node that the number of slots cuts is the sum of what there is of its right half, and so on."""
         stack = self._stack

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""Gradients that leave during the backward pass (send_early=True).
+
+In a worker's last slot of a round each gradient is final when autograd has made it. It is added to those of the slots before, along
+the same tree, and all nodes of that tensor are pushed, while the backward pass goes on to the layers before. The bits are those of
+step(), which pushes what is left: parameters that the pass has not reached, and all of a round that is pushed once more.
+"""
+
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import torch
+
+from ..client import Operation
+from ..errors import PBoxInvalid, PBoxMore
+from ._tree import Sums
+
+
+class Parts:
+    """The operations of one round, as one."""
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        self._left = list(operations)
+        self._more: Optional[PBoxMore] = None
+
+    def wait(self, timeout: Optional[float] = None) -> None:
+        while self._left:
+            try:
+                self._left[0].wait(timeout)
+            except PBoxMore as e:  # of the others each ends so, or with its result
+                self._more = e
+            self._left.pop(0)
+        if self._more is not None:
+            raise self._more
+
+
+class Early:
+    """Of an optimiser by plan, `owner`, whose parameters' gradients it takes away as they are made."""
+
+    def __init__(self, owner: Any, params: Sequence[torch.nn.Parameter]) -> None:
+        self._owner, self._params = owner, params
+        self._may: Optional[bool] = None  # None: not asked in this slot
+        self._sums: Dict[int, Optional[torch.Tensor]] = {}  # of the last node, by parameter
+        self._got: Dict[int, bool] = {}  # had it a gradient in this slot?
+        self._operations: List[Operation] = []
+        self.tensors = 0  # that have left early, in all rounds
+        self._nodes: List[Tuple[Any, Any]] = []  # kept: a parameter does not keep its own
+        for i, p in enumerate(params):
+            with torch.enable_grad():
+                node = p.expand_as(p).grad_fn.next_functions[0][0]
+            self._nodes.append((node, node.register_hook(self._hook(i))))
+
+    def _hook(self, i: int) -> Callable[[Any, Any], None]:
+        def accumulated(_gone: Any, _incoming: Any) -> None:
+            with torch.no_grad():
+                self._accumulated(i)
+        return accumulated
+
+    def _accumulated(self, i: int) -> None:
+        if i in self._sums:
+            self._owner._failed = PBoxInvalid(
+                "a second backward pass in the last slot of a round, whose gradients have left with the first: with send_early=True a "
+                "slot has one backward(). Add up the losses before it, or leave send_early out")
+            raise self._owner._failed
+        if self._may is None:
+            self._may = self._owner._opens_early()
+        if self._may:
+            self.add(i, early=True)
+
+    def add(self, i: int, early: bool = False) -> None:
+        """The gradient of parameter i in the last slot is complete: push its nodes. p.grad is None from then on, so that
+        nobody changes what is on its way."""
+        p = self._params[i]
+        grad = None if p.grad is None else self._owner._checked(i, p.grad)
+        p.grad = None
+        self._got[i] = grad is not None
+        self._sums[i] = self._owner._tree.complete_with(i, grad)
+        self._operations.append(self._owner._submit_alone(i, self._sums[i]))
+        self.tensors += early
+
+    @property
+    def begun(self) -> bool:
+        """Have gradients of this round left?"""
+        return bool(self._operations)
+
+    def has(self) -> List[bool]:
+        """Which parameters have a gradient in this slot?"""
+        return [self._got[i] if i in self._got else p.grad is not None for i, p in enumerate(self._params)]
+
+    def end(self) -> Tuple[Sums, Parts]:
+        """The slot has ended: push the rest. The sums of the last node, and all operations."""
+        for i in range(len(self._params)):
+            if i not in self._sums:
+                self.add(i)
+        sums = [self._sums[i] for i in range(len(self._params))]
+        parts = Parts(self._operations)
+        self._sums, self._got, self._operations = {}, {}, []
+        return sums, parts
+
+    def slot_ends(self) -> None:
+        self._may = None
+
+    def close(self) -> None:
+        for _, handle in self._nodes:
+            handle.remove()
+        self._nodes.clear()

@@ -153,6 +153,8 @@ struct redo {
 	uint16_t factor[REDO_MAX];
 	uint8_t slot[REDO_MAX]; /* where its bytes are */
 	uint8_t n, owed; /* owed: the last ones up to frag.round, which a restarted box has not */
+	bool counted;    /* the box has the one after frag.round, too */
+	bool ended;      /* no operation brings that one again: the box refused it */
 };
 
 struct tensor {
@@ -454,8 +456,12 @@ redo_owed(const struct pbox_worker_table *t, const struct frag *f)
 }
 /** Does the next push leave room for no other? Then it asks for a RESULT, which shows them. */
 bool redo_is_last(const struct pbox_worker_table *t, const struct frag *f);
-/** The push of clock f->round goes for the first time. */
+/** The push of clock f->round goes for the first time, or for the first time in a session. */
 void redo_keep(struct pbox_worker_table *t, const struct frag *f);
+/** The box has refused the push after f->round: the clock is free, unless a box that is started again says that it counts. */
+void redo_refused(struct pbox_worker_table *t, const struct frag *f);
+/** Does the box that was started again have the push after f->round, which was on its way? */
+bool redo_counted(const struct pbox_worker_table *t, const struct frag *f);
 /** A version came that has own pushes up to that clock. */
 void redo_shown(struct pbox_worker_table *t, const struct frag *f, uint32_t own);
 /** The box has restored own pushes up to @p clock. How many are lost that this worker did not keep. */

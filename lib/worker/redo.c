@@ -63,7 +63,8 @@ redo_keep(struct pbox_worker_table *t, const struct frag *f)
 	uint8_t *to;
 
 	if (i > 0 && r->first + i - 1 == f->round)
-		return; /* its session was lost before the box answered */
+		i = --r->n; /* sent before, and never answered: what is sent now counts */
+	r->counted = r->ended = false;
 	assert(i < REDO_MAX && (i == 0 || r->first + i == f->round));
 	if (i == 0)
 		r->first = f->round;
@@ -77,6 +78,19 @@ redo_keep(struct pbox_worker_table *t, const struct frag *f)
 		retained_copy(to, iov[k].iov_base, iov[k].iov_len);
 		to += iov[k].iov_len;
 	}
+}
+
+void
+redo_refused(struct pbox_worker_table *t, const struct frag *f)
+{
+	if (t->redo != NULL)
+		redo_of(t, f)->ended = true;
+}
+
+bool
+redo_counted(const struct pbox_worker_table *t, const struct frag *f)
+{
+	return t->redo != NULL && !table_is_pull_lane(t, f) && redo_of(t, f)->counted;
 }
 
 void
@@ -117,6 +131,14 @@ redo_begin(struct pbox_worker_table *t, struct frag *f, uint32_t clock)
 	}
 	r->owed = rounds_apart(f->round, clock) > 0 ? (uint8_t)(f->round - clock) : 0;
 	set_owes(t, f, r->owed > 0);
+	r->counted = clock == f->round + 1 && !r->ended;
+	if (clock == f->round + 1 && r->ended) { /* no operation brings it again */
+		f->round = clock;
+		/* room for the next push; if the box loses the first one, that is counted */
+		if (r->n == REDO_MAX)
+			redo_shown(t, f, r->first);
+	}
+	r->ended = false;
 	return lost;
 }
 

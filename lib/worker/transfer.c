@@ -15,23 +15,6 @@
 
 /* ---- sending --------------------------------------------------------------------------- */
 
-/** Finish the pieces of failing operations; true if there was any. */
-static bool
-withdraw(struct pbox_worker *w, struct pbox_worker_table *t, struct frag *f)
-{
-	bool any = false;
-
-	for (unsigned i = 0; i < f->pieces; i++) {
-		struct piece *p = &t->piece[f->piece + i];
-
-		if (p->entry != NULL && op_fails(p->entry->op)) {
-			queue_piece_finish(w, t, p);
-			any = true;
-		}
-	}
-	return any;
-}
-
 static bool
 wants_failing(const struct pbox_worker_table *t, const struct frag *f)
 {
@@ -42,6 +25,25 @@ wants_failing(const struct pbox_worker_table *t, const struct frag *f)
 			return true;
 	}
 	return false;
+}
+
+/** Finish the pieces of failing operations; true if there was any. A push that has counted goes again, as it was: the next one has another clock. */
+static bool
+withdraw(struct pbox_worker *w, struct pbox_worker_table *t, struct frag *f)
+{
+	bool any = false;
+
+	if (redo_counted(t, f))
+		return false;
+	for (unsigned i = 0; i < f->pieces; i++) {
+		struct piece *p = &t->piece[f->piece + i];
+
+		if (p->entry != NULL && op_fails(p->entry->op)) {
+			queue_piece_finish(w, t, p);
+			any = true;
+		}
+	}
+	return any;
 }
 
 static uint8_t
@@ -334,8 +336,10 @@ static void
 on_wait(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 {
 	loss_answer(ep, fl, h, ep->lane->now);
-	if (!fl->redo && wants_failing(t, fl->frag)) {
-		/* no operation waits for it any more: only whether it counts still matters */
+	if (!fl->redo && wants_failing(t, fl->frag) &&
+		(t->redo == NULL || table_is_pull_lane(t, fl->frag))) {
+		/* no operation waits for it any more: only whether it counts still matters. (A push of a table in clocks is sent until it
+		 * does: a copy that is late would take the clock of the next one.) */
 		if ((h->flags & PBOX_F_HAVE) == 0)
 			flight_withdraw(t, fl);
 		transfer_complete(t, fl, ep, NULL, false);
@@ -438,6 +442,8 @@ transfer_on_error(
 					   : PBOX_C_REFUSED,
 		text);
 	flight_withdraw(t, fl);
+	if (flight_is_push(fl) && !fl->redo)
+		redo_refused(t, f);
 	transfer_complete(t, fl, ep, NULL, false);
 }
 

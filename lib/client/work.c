@@ -15,6 +15,7 @@
 #define AGAIN_MOST     100                                     /* ms */
 #define WORK_LEAST     offsetof(struct pbox_client_work, keep) /* of programs built before that */
 #define WORK_KEEPS     offsetof(struct pbox_client_work, newcomer)
+#define WORK_JOINS     offsetof(struct pbox_client_work, memory_known)
 #define NEWCOMER_AGAIN (10 * NS_PER_MS)
 
 struct own_cmd {
@@ -121,7 +122,7 @@ rounds_after(uint32_t a, uint32_t b)
 static bool
 asks_newcomer(const struct pbox_client_work *w, enum pbox_client_newcomer what)
 {
-	return w->size >= sizeof(*w) && w->newcomer == what;
+	return w->size >= WORK_JOINS && w->newcomer == what;
 }
 
 static void
@@ -140,12 +141,14 @@ work_fill(struct pbox_client *c, struct table *t, const struct pbox_client_work 
 		.seed = w->samples != 0 ? w->seed & PBOX_WORK_NONE : PBOX_WORK_NONE,
 		.samples = w->samples != 0 ? w->samples : PBOX_WORK_NONE,
 		.batch = w->batch};
-	if (w->size >= sizeof(*w))
+	if (w->size >= sizeof(*w) && w->memory_known)
+		m->fits = w->fits;
+	if (w->size >= WORK_JOINS)
 		m->group = (uint16_t)w->group;
 	m->edition = w->edition;
 	if (asks_newcomer(w, PBOX_CLIENT_LOOK))
 		m->trained = PBOX_WORK_UNKNOWN;
-	if (w->size >= sizeof(*w) && w->newcomer != PBOX_CLIENT_IN_JOB) {
+	if (w->size >= WORK_JOINS && w->newcomer != PBOX_CLIENT_IN_JOB) {
 		m->slots = 0;
 		return;
 	}
@@ -161,7 +164,7 @@ work_told(struct pbox_client_work *w, const struct pbox_work_ok *ok)
 	w->plan = ok->plan;
 	w->members = ok->members;
 	w->leads = ok->leads;
-	if (w->size < sizeof(*w))
+	if (w->size < WORK_JOINS)
 		return;
 	w->now = ok->now;
 	w->now_trained = ok->trained;

@@ -53,6 +53,10 @@ add_share(const struct pbox_member_work *m, double most, struct rte_tel_data *d)
 	rte_tel_data_add_dict_u64(d, "slots", m->slots);
 	rte_tel_data_add_dict_u64(d, "slot_us", work_us(m->slot_seconds));
 	rte_tel_data_add_dict_u64(d, "predicted_us", work_us(m->predicted));
+	if (m->samples > 0) {
+		rte_tel_data_add_dict_u64(d, "memory_samples", m->fits);
+		rte_tel_data_add_dict_u64(d, "slot_samples", m->samples);
+	}
 	if (m->seen <= 0) /* it has not reported yet */
 		return;
 	rte_tel_data_add_dict_u64(d, "seen_us", work_us(m->seen));

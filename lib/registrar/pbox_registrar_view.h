@@ -143,6 +143,8 @@ struct pbox_member_work {
 	double slot_seconds;    /**< of one slot */
 	double predicted, seen; /**< seconds of a round; 0: not known */
 	uint32_t round;         /**< that `seen` is of */
+	uint32_t fits;          /**< samples that its memory holds */
+	uint32_t samples;       /**< of a slot; 0: `fits` is not known */
 };
 void pbox_registrar_view_worker_work(const struct pbox_registrar *r, const struct pbox_job *job,
 	unsigned worker, struct pbox_member_work *out);

@@ -515,6 +515,7 @@ bool registrar_work_ready(struct pbox_registrar *r, struct pbox_job *job);
 struct registrar_work_seen {
 	uint32_t round;
 	double seconds;
+	uint32_t fits, samples; /* that its memory holds, and of a slot; samples 0: not known */
 };
 
 /* registrar_training.c: what workers by plan train with, as the first of them has said. */

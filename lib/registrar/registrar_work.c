@@ -362,6 +362,8 @@ look_for_plan(struct pbox_registrar *r, struct pbox_job *job)
 	struct work *k = work_of(job);
 	struct pbox_work_reason why;
 	struct pbox_error err;
+	bool any = false;
+	int ret;
 
 	if (k->announced) {
 		fix_round(r, job);
@@ -369,8 +371,16 @@ look_for_plan(struct pbox_registrar *r, struct pbox_job *job)
 	}
 	if (pbox_work_next(k->room) != NULL || !all_have_begun(job))
 		return;
-	if (pbox_work_decide(k->room, k->round - 1 + AHEAD, seconds_in(r, k), &why, &err) == 1)
+	ret = pbox_work_decide(k->room, k->round - 1 + AHEAD, seconds_in(r, k), &why, &err);
+	if (ret == 1)
 		announce(r, job, &why);
+	for (unsigned w = 0; ret < 0 && w < job->workers; w++)
+		any |= is_member(k, w);
+	if (any && !k->stuck)
+		registrar_event(r, PBOX_LOG_WARN,
+			"job '%s': round %u: no worker says that its memory holds a slot, so slots stay where they are: free memory, or start the job again with more slots",
+			job->name, k->round);
+	k->stuck = any;
 }
 
 /* All that live have said what they own, or had the time to. */
@@ -409,6 +419,33 @@ work_tick(struct pbox_registrar *r, struct pbox_job *job)
 
 /* ---- WORK ------------------------------------------------------------------------------------ */
 
+/* A program that draws its samples itself says no batch: then a slot counts as one. */
+static uint32_t
+slot_samples(const struct pbox_job *job, const struct pbox_work_ask *m)
+{
+	return m->batch >= job->slots ? m->batch / job->slots : 1;
+}
+
+/* R15.4a: may it have slots? */
+static bool
+holds_slot(const struct pbox_job *job, const struct pbox_work_ask *m)
+{
+	return m->fits >= slot_samples(job, m);
+}
+
+static void
+take_memory(struct pbox_job *job, unsigned w, const struct pbox_work_ask *m)
+{
+	struct registrar_work_seen *seen = &work_member_of(job, w)->seen;
+
+	if (m->fits == UINT32_MAX)
+		return;
+	seen->fits = m->fits;
+	seen->samples = slot_samples(job, m);
+	if (m->slots == 0) /* else with what it has computed */
+		pbox_work_fits(work_of(job)->room, w, m->round - 1, holds_slot(job, m));
+}
+
 static bool
 take_report(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job,
 	const struct pbox_work_ask *m)
@@ -416,7 +453,7 @@ take_report(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_jo
 	const struct pbox_work_report report = {.round = m->round - 1,
 		.slots = m->slots,
 		.payloads = m->payloads,
-		.fits = 1,
+		.fits = holds_slot(job, m),
 		.compute = m->compute,
 		.fixed = m->fixed,
 		.up = m->up,
@@ -429,6 +466,7 @@ take_report(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_jo
 		return registrar_refuse(r, f, PBOX_E_BAD_REQUEST, k->round,
 			"worker %u asks for round %u, and round %u is in progress", f->hdr.worker,
 			m->round, k->round);
+	take_memory(job, f->hdr.worker, m);
 	if (m->slots == 0)
 		return true;
 	if (pbox_work_report(k->room, f->hdr.worker, &report, &err) < 0)
@@ -636,7 +674,10 @@ pbox_registrar_view_worker_work(const struct pbox_registrar *r, const struct pbo
 	struct pbox_work_view v;
 
 	(void)r;
-	*out = (struct pbox_member_work){.round = seen->round, .seen = seen->seconds};
+	*out = (struct pbox_member_work){.round = seen->round,
+		.seen = seen->seconds,
+		.fits = seen->fits,
+		.samples = seen->samples};
 	if (k->room == NULL)
 		return;
 	map = job->owners.map[map_in(job, k->round)];

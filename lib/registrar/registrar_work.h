@@ -26,6 +26,7 @@ struct work {
 	uint32_t round;
 	bool tell;      /* slots of the round in progress have changed hands: members are to ask */
 	bool announced; /* from_round of the plan that waits is not known yet */
+	bool stuck;     /* no plan can be made */
 	bool claiming;  /* the box was started again: workers say what they own */
 	struct registrar_training training;
 	uint32_t plan[2]; /* numbers of the maps */

@@ -156,6 +156,8 @@ struct pbox_work_report {
  */
 int pbox_work_report(struct pbox_work *work, unsigned worker, const struct pbox_work_report *report,
 	struct pbox_error *err);
+/** Learn only what its memory holds, from a worker that has computed nothing: as by a report of that round. */
+void pbox_work_fits(struct pbox_work *work, unsigned worker, uint32_t round, uint32_t fits);
 /** The worker has begun its slots first to end - 1 of the round in progress; any subset, repeated or late: those that are not its own
  * (any more) do not count. */
 void pbox_work_begun(

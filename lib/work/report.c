@@ -97,18 +97,18 @@ shrink(struct work_worker *w, uint32_t round, uint32_t micro)
 }
 
 static void
-learn_memory(struct pbox_work *work, unsigned worker, const struct pbox_work_report *r)
+learn_memory(struct pbox_work *work, unsigned worker, uint32_t round, uint32_t fits)
 {
 	struct work_worker *w = &work->worker[worker];
-	uint32_t micro = micro_that_fits(&work->conf, r->fits), common;
+	uint32_t micro = micro_that_fits(&work->conf, fits), common;
 	uint32_t before = w->micro_known ? w->micro : UINT32_MAX;
 
 	w->quiet = w->micro_known && micro > w->micro ? w->quiet + 1 : 0;
 	if (!w->micro_known || micro < w->micro)
-		shrink(w, r->round, micro);
+		shrink(w, round, micro);
 	else if (w->quiet >= w->quiet_enough && micro > w->micro) {
 		w->micro = w->micro > 0 ? 2 * w->micro : work->conf.micro_min;
-		w->grown = r->round;
+		w->grown = round;
 		w->quiet = 0;
 	}
 	w->micro_known = true;
@@ -134,12 +134,20 @@ pbox_work_report(struct pbox_work *work, unsigned worker, const struct pbox_work
 	w->reported = true;
 	w->last_round = r->round;
 	learn_times(w, r);
-	learn_memory(work, worker, r);
+	learn_memory(work, worker, r->round, r->fits);
 	if (r->round == work->round) {
 		pbox_work_begun(work, worker, 0, work->conf.slots, w->begun_at);
 		w->done = true;
 	}
 	return 0;
+}
+
+void
+pbox_work_fits(struct pbox_work *work, unsigned worker, uint32_t round, uint32_t fits)
+{
+	PBOX_ASSERT(worker < work->conf.workers);
+	if (work->worker[worker].member)
+		learn_memory(work, worker, round, fits);
 }
 
 void

@@ -45,6 +45,10 @@ def train(args, n, rank, opt, model, data, pause):
             if n > 0 and opt._slots.count == 0 and len(opt._slots.mine) != shares:
                 shares = len(opt._slots.mine)
                 say("slots", rank, opt.trained_rounds + 1, shares)
+            if n > 0 and args.short:
+                who, _, rounds = args.short.partition("@")
+                first, last = (int(r) for r in rounds.split("-"))
+                opt._work.memory.left = lambda: -1 if rank == int(who) and first <= opt.trained_rounds + 1 <= last else 1 << 40
             F.cross_entropy(model(x), y).backward()
             time.sleep(pause)
             here = (rank, opt.trained_rounds + 1)
@@ -107,6 +111,7 @@ def main():
     p.add_argument("--kill", default="")
     p.add_argument("--job", default="plan")
     p.add_argument("--stop", default="")
+    p.add_argument("--short", default="", help="RANK@FIRST-LAST: it says in these rounds that it has no memory")
     p.add_argument("--early", action="store_true")
     p.add_argument("--slots", type=int, default=32)
     p.add_argument("--batch", type=int, default=256)

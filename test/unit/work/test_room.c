@@ -321,6 +321,18 @@ test_memory(void)
 	CU_ASSERT_STRING_EQUAL(text, "worker 1 has no memory for a micro-batch: 4 -> 0 slots");
 	UNIT_EQ_U64(pbox_work_decide(w, round + 1, 0, &why, NULL), 1);
 	UNIT_EQ_U64(pbox_work_next(w)->micro, 64);
+	/* without slots it says only what fits: after five times enough it has some again */
+	for (unsigned i = 0; i < 5; i++) {
+		pbox_work_view(w, 1, &v);
+		CU_ASSERT(v.fits_none);
+		pbox_work_fits(w, 1, ++round, 64);
+	}
+	pbox_work_view(w, 1, &v);
+	CU_ASSERT(!v.fits_none);
+	UNIT_EQ_U64(v.micro, 4);
+	pbox_work_fits(w, 1, ++round, 3);
+	pbox_work_view(w, 1, &v);
+	CU_ASSERT(v.fits_none);
 	/* none holds one */
 	pbox_work_round(w, ++round);
 	r = report_of(round, 8, 1);

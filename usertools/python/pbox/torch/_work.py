@@ -7,6 +7,7 @@ say that owners have changed it asks, and learns its slots before the next round
 already, their sums are kept, and all nodes are pushed once more with the new ones.
 """
 
+import logging
 import threading
 import time
 from typing import Dict, List, Optional, Sequence, Tuple
@@ -16,9 +17,11 @@ import torch
 from .. import _checks, _lib
 from ..client import Table
 from ..errors import PBoxError, PBoxMismatch
+from ._memory import Memory
 from ._slots import Slots
 from ._tree import Sums, Tree
 
+_log = logging.getLogger("pbox")
 # between two reports, seconds, unless owners have changed
 _EVERY = 0.05
 
@@ -56,6 +59,8 @@ class Work:
         self._asked = self._begun = self._pushed = 0.0
         self._reporting: Optional[_Report] = None
         self._held = (0, 0)
+        self._short = False  # of memory
+        self.memory = Memory()
         self.newcomer = False  # the job had begun: it has no slots before enter()
         self.look()
         self.newcomer = self.report.nodes == 0
@@ -79,12 +84,26 @@ class Work:
 
     def _fill(self, round: int, report: bool) -> None:
         s, r = self._slots, self.report
+        self._fill_memory()
         r.round = round
         if not report:
             r.slots = 0
         r.seed = 0 if s.seed is None else s.seed
         r.samples, r.batch, r.trained = (0, 0, 0) if s.seed is None else (s.samples, s.batch_size, s.trained)
         self._asked = time.monotonic()
+
+    def _fill_memory(self) -> None:
+        s, r = self._slots, self.report
+        slot = 1 if s.seed is None else max(1, s.batch_size // s.total)
+        fits = self.memory.samples(slot)
+        r.memory_known, r.fits = int(fits is not None), fits or 0
+        short = fits is not None and fits < slot
+        if short and not self._short:
+            _log.warning("this worker has memory for %d samples, and a slot has %d: it says so, and gets no slots from the third round on",
+                         fits, slot)
+        if short and not s.mine:
+            self.memory.give_back()
+        self._short = short
 
     def _ask(self, round: int, report: bool) -> None:
         self._reported(wait=True)
@@ -170,6 +189,7 @@ class Work:
 
     def round_begins(self) -> None:
         self._begun = time.monotonic()
+        self.memory.round_begins()
         stats = self._table.client.stats()
         self._held = (stats.held_ns_sum, stats.fragments_done)
 
@@ -177,6 +197,8 @@ class Work:
         """All slots of this worker are computed."""
         if not self.again:
             self._pushed = time.monotonic()
+            if self.tree.nodes:
+                self.memory.computed()
 
     def brought(self) -> List[Tuple[Sums, int]]:
         """The sums of all nodes, in the order of their slots, with their samples."""

@@ -4,7 +4,8 @@
 
 Prints `step RANK N` after each step, and at the end `loss RANK LOSS` (of all the data), `digest RANK HEX`, `stale RANK TAU FACTOR` (means),
 `retransmitted RANK N`; `lost RANK TEXT` where the box has forgotten the table. With --whole updates are whole numbers, of each worker others, and
-`whole RANK True` says that the parameters are their sum; `pushes RANK lost N redone N`."""
+`whole RANK True` says that the parameters are their sum; `pushes RANK lost N redone N`. `back RANK
+PUSHES`: a process goes on for one that died, and knows of so many pushes of it."""
 
 import argparse
 import hashlib
@@ -28,18 +29,21 @@ def problem():
     return x, (x @ torch.randn(40, 10, generator=g)).argmax(1)
 
 
-def train(args, rank):
+def train(args, rank, again=False):
     x, y = problem()
     torch.manual_seed(rank)  # worker 0's parameters count
     model = nn.Sequential(nn.Linear(40, 200), nn.ReLU(), nn.Linear(200, 10))
     inner = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.5)
     opt = pbox.torch.Eager(inner, staleness=args.staleness, bound=args.bound, job=args.job, worker=rank, workers=args.workers,
-                           policy=args.policy, lease=args.lease, timeout=args.timeout)
+                           policy=args.policy, lease=args.lease, timeout=args.timeout, resume=again or None)
+    if again:
+        say("back", rank, opt.steps)
+    dies = args.die == rank and not again
     turn = torch.optim.lr_scheduler.StepLR(opt, args.steps // 2, 0.5)
     rounds = opt.client.declare([("together", 4)], op="sum") if args.beside else None
     g = torch.Generator().manual_seed(100 + rank)
     stale, ahead = [], 0
-    for k in range(1, args.steps + 1):
+    for k in range(opt.steps + 1, args.steps + 1):
         batch = torch.randint(0, len(x), (64,), generator=g)
         opt.zero_grad()
         F.cross_entropy(model(x[batch]), y[batch]).backward()
@@ -62,10 +66,10 @@ def train(args, rank):
             rounds.run([a])
             if a.tolist() != [float(sum(range(args.workers)) + args.workers * k)] * 4:
                 say("wrong", rank, k, a.tolist())
-        if args.die == rank and k == args.steps // 2:
+        if dies and k == args.steps // 2:
             say("died", rank)
             os.kill(os.getpid(), signal.SIGKILL)  # its push is on its way
-    if args.die < 0:
+    if args.die < 0 or args.back:
         opt.state_dict()
         pbox.torch.all_reduce(torch.zeros(1), client=opt.client)
     opt.refresh()
@@ -76,7 +80,7 @@ def train(args, rank):
     say("stale", rank, *(sum(v) / len(stale) for v in zip(*stale)))
     say("ahead", rank, ahead)
     say("retransmitted", rank, opt.client.stats().retransmitted_frames)
-    if args.die < 0:
+    if args.die < 0 or args.back:
         pbox.torch.all_reduce(torch.zeros(1), client=opt.client)
     opt.close()
 
@@ -112,6 +116,7 @@ def main():
     p.add_argument("--staleness", default="rel")
     p.add_argument("--pause", type=float, default=0.0)
     p.add_argument("--die", type=int, default=-1)
+    p.add_argument("--back", action="store_true", help="another process goes on for the one that dies")
     p.add_argument("--bound", type=int)
     p.add_argument("--policy", default="wait")
     p.add_argument("--lease", type=float)
@@ -120,22 +125,26 @@ def main():
     p.add_argument("--whole", action="store_true")
     args = p.parse_args()
     torch.set_num_threads(1)
-    children = []
-    for rank in range(args.workers):
+    def begin(rank, *more):
         pid = os.fork()
         if pid == 0:
             status = 1
             try:
-                (add_up if args.whole else train)(args, rank)
+                (add_up if args.whole else train)(args, rank, *more)
                 status = 0
             except BaseException as e:
                 say("failed", rank, type(e).__name__, e)
             finally:
                 sys.stdout.flush()
                 os._exit(status)
-        children.append(pid)
-    for pid in children:
-        os.waitpid(pid, 0)
+        return pid
+
+    ranks = {begin(rank): rank for rank in range(args.workers)}
+    while ranks:
+        pid, status = os.wait()
+        rank = ranks.pop(pid)
+        if args.back and os.WIFSIGNALED(status):
+            ranks[begin(rank, True)] = rank
 
 
 if __name__ == "__main__":

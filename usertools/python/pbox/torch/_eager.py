@@ -14,7 +14,7 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, Union
 import torch
 
 from .. import _buffers, _checks, _lib
-from ..client import BOUND_MAX, Client, Operation, Tensor
+from ..client import ANY_ROUND, BOUND_MAX, Client, Operation, Tensor
 from ..errors import PBoxDeadline, PBoxInvalid
 from . import _device, _layout
 from ._session import DECLARE_SECONDS, connect
@@ -37,15 +37,15 @@ _NAMES = "'rel', 'inv', 'inv_n', a function of a pbox.client.Versions, or None"
 class _Others:
     """What each worker has found its own staleness to be, in a table of its own: an element for each."""
 
-    def __init__(self, client: Client, timeout: float) -> None:
+    def __init__(self, client: Client, timeout: float, first_round: int) -> None:
         self._worker = client.worker
         self._table = client.declare([Tensor("staleness", client.workers)], mode="optimiser", op="sum", optimiser="add",
-                                     discipline="clock", timeout=timeout)
+                                     discipline="clock", timeout=timeout, first_round=first_round)
         if client.worker == 0:
             self._table.init([torch.zeros(client.workers, device="cpu")]).wait()
         self._known, self._update = torch.zeros(client.workers, device="cpu"), torch.zeros(client.workers, device="cpu")
-        self._mine = 0.0
         self._table.pull([self._known]).wait()
+        self._mine = float(self._known[self._worker])  # of the process before this one, if it goes on for one
         self._median = 0.0
         self._operations: List[Operation] = []
 
@@ -78,10 +78,13 @@ class Eager(torch.optim.Optimizer):
                        workers' median of tau. Or a function of a pbox.client.Versions (tau is its `others`); 0 drops the update
     bound              None: nobody waits for others. s: the pull of a step waits until no worker is more than s steps behind this one (stale
                        synchronous parallel; 0: all do the same step)
-    in_flight           pushes that the box has not confirmed, at most: step() waits for the oldest one. Memory of a model for each
+    resume             True: this process goes on for one of its number that was killed: the run may have begun, and the parameters are
+                       those that it has come to; `steps` is what the other one had pushed. False: all workers begin together. None: True if the run has a name
+                       (PBOX_RUN, run=, or that of a launcher), which is another one for each start of the training
+    in_flight          pushes that the box has not confirmed, at most: step() waits for the oldest one. Memory of a model for each
     box, job, secret, worker, workers, client, declare_timeout: as for pbox.torch.SGD
 
-    The constructor waits for all workers, and worker 0's parameters become everybody's; after that nobody waits for other workers, but with a
+    The constructor waits until all workers have begun, and worker 0's parameters become everybody's; after that nobody waits for other workers, but with a
     bound. step() waits only if the pull is later than the gradient, or for a push that is too many.
 
     Parameters that are changed outside of step() are refused by the next one. A box that is restarted goes on where it was: each push
@@ -89,7 +92,7 @@ class Eager(torch.optim.Optimizer):
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, *, staleness: Staleness = "rel", bound: Optional[int] = None, in_flight: int = 2,
-                 box: Optional[str] = None, job: Optional[str] = None, secret: Optional[str] = None,
+                 resume: Optional[bool] = None, box: Optional[str] = None, job: Optional[str] = None, secret: Optional[str] = None,
                  worker: Optional[int] = None, workers: Optional[int] = None, client: Optional[Client] = None,
                  declare_timeout: Optional[float] = None, **options: Any) -> None:
         self._declared = False
@@ -117,9 +120,11 @@ class Eager(torch.optim.Optimizer):
             self.client: Client = self._session.client
             if declare_timeout is None:
                 declare_timeout = max(self.client.timeout, DECLARE_SECONDS)
+            # it needs no state of its own: it pulls before its first step
+            first_round = ANY_ROUND if (bool(self.client.run) if resume is None else resume) else 0
             self.table = self.client.declare(specs, mode="optimiser", op="sum", optimiser="add", discipline="clock",
-                                             timeout=declare_timeout)
-            self._others = _Others(self.client, declare_timeout) if staleness == "rel" else None
+                                             timeout=declare_timeout, first_round=first_round)
+            self._others = _Others(self.client, declare_timeout, first_round) if staleness == "rel" else None
             self._next = self._like_parameters()
             self._updates = [self._like_parameters() for _ in range(self._in_flight)]
             self._begin(declare_timeout)
@@ -127,7 +132,9 @@ class Eager(torch.optim.Optimizer):
             self._session.release()
             raise
         self._declared = True
-        self.steps, self.tau, self.factor = 0, 0.0, 1.0
+        # pushes of this worker's number so far: of the process before this one, if it goes on for one
+        self.steps: int = self.table.versions().own
+        self.tau, self.factor = 0.0, 1.0
         self._failed: Optional[Exception] = None
         self._update: Optional[List[torch.Tensor]] = None  # of a step that waits for its pull
 

@@ -32,7 +32,8 @@ enum pbox_fragment_closed {
 	PBOX_FRAGMENT_UNINITIALISED = 1, /**< mode 1, before INIT */
 	PBOX_FRAGMENT_RESTORING = 2,     /**< its restorers have not all reported (R10.6) */
 	PBOX_FRAGMENT_LOST = 4,          /**< nobody could give the version that the box had */
-	PBOX_FRAGMENT_MOVED = 8,         /**< another box has its chunk now (R16.10) */
+	PBOX_FRAGMENT_LATE = 16, /**< it is lost, as the SETs of its next round are (R10.5) */
+	PBOX_FRAGMENT_MOVED = 8, /**< another box has its chunk now (R16.10) */
 };
 
 /** State of one fragment. Owner: the shard of its endpoint. */
@@ -251,6 +252,9 @@ void pbox_schedule_age(struct pbox_schedule *s, uint32_t lowest);
  */
 int pbox_schedule_restore(struct pbox_schedule *s, enum pbox_optimiser kind,
 	const struct pbox_set *m, struct pbox_error *err);
+/** Is what holds in @p round still there? A fragment that has come from another box may be too late. Any thread, while
+ * nothing is appended to a schedule of 64 entries. */
+bool pbox_schedule_reaches(const struct pbox_schedule *s, uint32_t round);
 /** What holds in @p round. Any thread. */
 const struct pbox_hyper *pbox_schedule_at(struct pbox_schedule *s, uint32_t round);
 

@@ -239,6 +239,15 @@ pbox_schedule_age(struct pbox_schedule *s, uint32_t lowest)
 	}
 }
 
+bool
+pbox_schedule_reaches(const struct pbox_schedule *s, uint32_t round)
+{
+	uint32_t count = atomic_load_explicit(&s->count, memory_order_acquire);
+
+	return count <= PBOX_SCHEDULE ||
+	       pbox_serial_diff(from_of(&s->entry[count % PBOX_SCHEDULE]), round) <= 0;
+}
+
 const struct pbox_hyper *
 pbox_schedule_at(struct pbox_schedule *s, uint32_t round)
 {

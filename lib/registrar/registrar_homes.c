@@ -244,6 +244,8 @@ homes_moved(struct pbox_registrar *r, const struct pbox_mail *m)
 	if (--h->mails > 0)
 		return;
 	jt->t.n_fragments += h->comes;
+	/* whose versions may be lower than all that was here */
+	jt->finished.known = jt->look.on = false;
 	if (h->restores)
 		registrar_restore_moving(jt);
 }

@@ -63,7 +63,8 @@ set(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt, s
 		jt->finished.highest = jt->t.n_fragments > 0 ? 0 : m->from_round - 1;
 	code = set_groups(&jt->t, m, first, end, &jt->finished, err);
 	if (code == PBOX_E_FULL) {
-		if (!registrar_rounds_known(r, jt))
+		/* how far those are that come is known when they have come */
+		if (jt->moving || !registrar_rounds_known(r, jt))
 			return UNKNOWN;
 		code = set_groups(&jt->t, m, first, end, &jt->finished, err);
 	}

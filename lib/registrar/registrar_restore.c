@@ -148,8 +148,11 @@ end_restoring(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_ta
 		return;
 	}
 	pbox_fail(&err, EIO,
-		"table %u: %u of %u fragments are lost in a restart or a move, the first is fragment %u of chunk %u: no worker that is left can give the version that it had",
-		jt->t.id, lost, jt->t.n_fragments, first.lost_frag, first.lost_chunk);
+		first.lost_late
+			? "table %u: %u of %u fragments are lost in a move, the first is fragment %u of chunk %u: its version is more than %u SETs earlier than those of the other fragments here, and its hyper-parameters are gone: start the job again from a checkpoint, and push all tensors of a table in each round"
+			: "table %u: %u of %u fragments are lost in a restart or a move, the first is fragment %u of chunk %u: no worker that is left can give the version that it had",
+		jt->t.id, lost, jt->t.n_fragments, first.lost_frag, first.lost_chunk,
+		PBOX_SCHEDULE);
 	registrar_fail_table(r, job, jt, &err, PBOX_E_LOST, PBOX_NO_WORKER);
 }
 

@@ -119,6 +119,7 @@ struct pbox_shard_restoring {
 	uint32_t left, lost; /**< fragments */
 	uint32_t lost_chunk; /**< of the first that is lost, if any */
 	uint16_t lost_frag;
+	bool lost_late; /**< ... as its SETs are gone */
 };
 struct pbox_shard_restoring pbox_shard_table_restoring(const struct pbox_shard_table *st);
 

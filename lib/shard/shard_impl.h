@@ -166,6 +166,7 @@ struct pbox_shard_table {
 	_Atomic uint32_t restoring, lost; /* fragments of this shard */
 	uint32_t lost_chunk;              /* of the first that is lost, if any */
 	uint16_t lost_frag;
+	bool lost_late;                   /* ... as its SETs are gone */
 	float *spare[PBOX_MAX_ENDPOINTS]; /* the table's, exchanged with those of fragments */
 	uint64_t state[];                 /* the discipline's */
 };

@@ -58,6 +58,7 @@ pbox_shard_table_restoring(const struct pbox_shard_table *st)
 		.lost = atomic_load_explicit(&st->lost, memory_order_acquire),
 		.lost_chunk = st->lost_chunk,
 		.lost_frag = st->lost_frag,
+		.lost_late = st->lost_late,
 	};
 }
 

@@ -60,6 +60,22 @@ shard_first_silent(const struct target *g)
 	return PBOX_NO_WORKER;
 }
 
+static enum pbox_restore
+how_it_is(const struct pbox_fragment *fragment)
+{
+	if ((fragment->closed & PBOX_FRAGMENT_LATE) != 0)
+		return PBOX_RESTORE_LATE;
+	return (fragment->closed & PBOX_FRAGMENT_LOST) != 0 ? PBOX_RESTORE_LOST : PBOX_RESTORE_DONE;
+}
+
+/* It has come from another box, and this one has given up the SETs of its next round: no fragment here needed them. */
+static bool
+is_late(const struct target *g)
+{
+	return g->c->epoch != PBOX_MAP_EPOCH &&
+	       !pbox_schedule_reaches(&g->st->t->schedule[g->c->group], g->fragment->version + 1);
+}
+
 void
 shard_restored(struct pbox_shard *s, const struct target *g, bool lost)
 {
@@ -67,13 +83,17 @@ shard_restored(struct pbox_shard *s, const struct target *g, bool lost)
 	struct pbox_fragment *fragment = g->fragment;
 	struct pbox_record *r = fragment->record;
 	bool empty = st->t->mode == PBOX_MODE_OPTIMISER && !fragment->has_result;
+	bool late = !lost && is_late(g);
 
+	lost |= late;
 	fragment->closed = lost ? PBOX_FRAGMENT_LOST : empty ? PBOX_FRAGMENT_UNINITIALISED : 0;
+	fragment->closed |= late ? PBOX_FRAGMENT_LATE : 0;
 	fragment->init = 0;
 	if (lost) {
 		if (atomic_load_explicit(&st->lost, memory_order_relaxed) == 0) {
 			st->lost_chunk = g->chunk;
 			st->lost_frag = g->frag;
+			st->lost_late = late;
 		}
 		atomic_fetch_add_explicit(&st->lost, 1, memory_order_release);
 	}
@@ -85,7 +105,7 @@ shard_restored(struct pbox_shard *s, const struct target *g, bool lost)
 			for (uint64_t left = r->has[i] & restorers(g, i); left != 0;
 				left &= left - 1)
 				shard_answer_report(s, g, i * 64 + (unsigned)__builtin_ctzll(left),
-					lost ? PBOX_RESTORE_LOST : PBOX_RESTORE_DONE, 0);
+					how_it_is(fragment), 0);
 		shard_record_close(s, g->j, fragment);
 	}
 	atomic_fetch_sub_explicit(&st->restoring, 1, memory_order_release);
@@ -105,10 +125,7 @@ shard_restore(struct pbox_shard *s, const struct target *g, const struct pbox_fr
 		shard_count(s, PBOX_SS_RX_RESTORE);
 		if (g->st->discipline->late != NULL && fragment->closed == 0)
 			g->st->discipline->late(g, f);
-		answer_restore(s, g, w, f->hdr.round, f->hdr.ts,
-			(fragment->closed & PBOX_FRAGMENT_LOST) != 0 ? PBOX_RESTORE_LOST
-								     : PBOX_RESTORE_DONE,
-			0);
+		answer_restore(s, g, w, f->hdr.round, f->hdr.ts, how_it_is(fragment), 0);
 		return;
 	}
 	if ((restorers(g, w / 64) >> w % 64 & 1) == 0) {

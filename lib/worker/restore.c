@@ -187,6 +187,11 @@ restore_answer(
 				: "the box at %s was restarted, and no worker could give it %s %u of tensor '%s' back (a worker without keep_copies, or one that was killed as well): start the job again from a checkpoint",
 			s->name, t->clock != NULL ? "version" : t->discipline->unit, h->base, name);
 		return;
+	case PBOX_RESTORE_LATE:
+		text_fail(s->w, PBOX_C_LOST,
+			"a chunk has moved to the box at %s, where hyper-parameters were set more than 64 times since %s %u of tensor '%s', and those of the next one are gone: start the job again from a checkpoint, and push all tensors of a table in each round",
+			s->name, t->discipline->unit, h->base, name);
+		return;
 	case PBOX_RESTORE_GIVE:
 		if (fl->give && fl->ts != h->ts && s->w->now - fl->sent_ns < ep->win.rto)
 			return; /* it is on its way */

@@ -70,7 +70,8 @@ print_frame(const struct pbox_hdr *h)
 			h->aux == PBOX_RESTORE_DONE    ? "there"
 			: h->aux == PBOX_RESTORE_NOTED ? "noted"
 			: h->aux == PBOX_RESTORE_GIVE  ? "to be given"
-						       : "lost");
+			: h->aux == PBOX_RESTORE_LOST  ? "lost"
+						       : "without its SETs");
 }
 
 void

@@ -264,6 +264,53 @@ test_restorers(void)
 	fx_end();
 }
 
+/* A chunk that comes too late for the SETs of its new box has no hyper-parameters there: it is lost, and said to be. */
+static void
+test_a_chunk_is_late(void)
+{
+	uint32_t late, alike;
+
+	begin(1, &reduce);
+	for (uint32_t r = 1; r <= 70; r++) {
+		UNIT_EQ_U64(
+			fx_set(&w[0], 0, r, PBOX_HYPER_CLIP_VALUE, 1e6 + r)->hdr.type, PBOX_SET_OK);
+		for (unsigned n = 0; n < 4; n++)
+			for (unsigned i = 0; i < 2; i++)
+				push(i, chunk_of(1, n), r, 1);
+		UNIT_EQ_U64(fx_last()->hdr.type, PBOX_RESULT);
+	}
+	late = chunk_of(2, 0);
+	alike = chunk_of(2, 1);
+	for (unsigned i = 0; i < 2; i++) {
+		UNIT_EQ_U64(say(i, late, 1, 2, PBOX_HOMES_RESTORE), PBOX_HOMES_OK);
+		UNIT_EQ_U64(say(i, alike, 1, 2, PBOX_HOMES_RESTORE), PBOX_HOMES_OK);
+	}
+	/* as long as they come nothing is given up for a SET, and none is refused */
+	fx_clear();
+	CU_ASSERT_PTR_NULL(fx_set(&w[0], 0, 71, PBOX_HYPER_CLIP_VALUE, 9e6));
+	send(0, PBOX_RESTORE, late, 4, 2, PBOX_F_HAVE, NULL);
+	send(1, PBOX_RESTORE, late, 4, 2, PBOX_F_HAVE, sum);
+	UNIT_EQ_U64(fx_last()->hdr.aux, PBOX_RESTORE_LATE);
+	UNIT_EQ_U64(fx_last()->hdr.base, 4);
+	send(0, PBOX_RESTORE, late, 4, 2, PBOX_F_HAVE, NULL);
+	UNIT_EQ_U64(fx_last()->hdr.aux, PBOX_RESTORE_LATE);
+	push(0, late, 5, 2);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_ERROR);
+	UNIT_EQ_U64(fx_last()->hdr.aux, PBOX_E_LOST);
+	/* of the oldest SET that is left; and no new one takes its place */
+	send(0, PBOX_RESTORE, alike, 6, 2, PBOX_F_HAVE, NULL);
+	send(1, PBOX_RESTORE, alike, 6, 2, PBOX_F_HAVE, sum);
+	UNIT_EQ_U64(fx_last()->hdr.aux, PBOX_RESTORE_DONE);
+	CU_ASSERT_EQUAL(
+		pbox_schedule_at(&pbox_registrar_job(fx.registrar, 0)->table[0]->t.schedule[0], 7)
+			->clip_value,
+		1e6 + 7);
+	fx_tick();
+	CU_ASSERT_PTR_NOT_NULL(strstr(pbox_registrar_job(fx.registrar, 0)->table[0]->error.text,
+		"more than 64 SETs earlier"));
+	fx_end();
+}
+
 static void
 test_what_is_refused(void)
 {
@@ -458,6 +505,7 @@ const struct unit_test unit_tests[] = {
 	{"a chunk leaves", test_a_chunk_leaves},
 	{"a chunk comes", test_a_chunk_comes},
 	{"whom a chunk waits for", test_restorers},
+	{"a chunk that comes too late for SETs", test_a_chunk_is_late},
 	{"what is refused", test_what_is_refused},
 	{"the command", test_the_command},
 	{"scale", test_scale},

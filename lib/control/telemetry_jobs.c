@@ -68,6 +68,12 @@ add_homes(const struct pbox_control *c, const struct pbox_job *job, struct rte_t
 			text + n, sizeof(text) - n, i > 0 ? " %u" : "%u", v.chunks[i]);
 	rte_tel_data_add_dict_u64(d, "map", v.epoch);
 	reply_text(d, "homes", "%s", text);
+	n = 0;
+	text[0] = '\0';
+	for (unsigned i = 0; i < boxes; i++)
+		if ((v.out >> i & 1) != 0)
+			n += (size_t)snprintf(text + n, sizeof(text) - n, n > 0 ? " %u" : "%u", i);
+	reply_text(d, "out", "%s", text);
 }
 
 static void

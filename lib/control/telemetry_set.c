@@ -288,6 +288,31 @@ on_scale(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_
 	reply_moved(c, job, "moves", moved, &err, d);
 }
 
+/* A box is dead, and a job goes on without it. */
+static void
+on_failover(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
+{
+	const struct pbox_job *job;
+	struct pbox_error err = {0};
+	struct pbox_job_view j;
+	unsigned box, stateless;
+	int moved;
+
+	if (n != 2 || !params_number(word[1], PBOX_MAX_BOXES - 1, &box)) {
+		reply_error(d, "which job, and which box is dead? /pbox/failover,JOB,BOX");
+		return;
+	}
+	job = reply_job(c, word[0], d);
+	if (job == NULL)
+		return;
+	pbox_registrar_view_job(c->registrar, job, &j);
+	moved = pbox_registrar_failover(
+		c->registrar, j.id, box, pbox_dp_now(c->conf.dp), &stateless, &err);
+	reply_moved(c, job, "chunks", moved, &err, d);
+	if (moved >= 0)
+		rte_tel_data_add_dict_u64(d, "stateless", stateless);
+}
+
 static void
 on_capture(struct pbox_control *c, int n __rte_unused, char word[][PARAM_SIZE] __rte_unused,
 	struct rte_tel_data *d)
@@ -309,6 +334,8 @@ const struct telemetry_command telemetry_set_commands[] = {
 		"Chunks go to another box of the job. Parameters: JOB,TABLE,FIRST,LAST,BOX."},
 	{"/pbox/scale", 2, on_scale,
 		"The boxes that a job's chunks are at. Parameters: JOB,BOX+BOX..."},
+	{"/pbox/failover", 2, on_failover,
+		"A box is dead: a job goes on without it. Parameters: JOB,BOX."},
 	{"/pbox/weigh", 3, on_weigh,
 		"All tables of a job are shared out again. Parameters: JOB,WEIGHT,WEIGHT,..., one of each box."},
 	{"/pbox/drain", 1, on_drain,

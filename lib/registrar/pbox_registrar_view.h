@@ -50,6 +50,7 @@ void pbox_registrar_view_job(
 /** What each of the job's boxes has of it by the newest map; at its first box alone that is the whole truth. */
 struct pbox_homes_view {
 	uint16_t epoch;
+	uint16_t out; /**< bit by box: the job goes on without it */
 	uint32_t chunks[PBOX_MAX_BOXES];
 	uint64_t elements[PBOX_MAX_BOXES];
 };

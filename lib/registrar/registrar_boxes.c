@@ -119,9 +119,9 @@ on_boxes(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *
 		.box = b->box,
 		.cores = pbox_place_cores(r->place, r->conf.n_endpoints),
 		.chunk_elements = r->conf.chunk_elements,
-		.mtu = r->conf.mtu};
+		.mtu = r->conf.mtu,
+		.out = job->out};
 
-	(void)job;
 	if (!are_several(r)) {
 		count_control(r, PBOX_RS_DROP_TYPE);
 		registrar_unsupported(r, f, pbox_type_name(f->hdr.type));

@@ -141,6 +141,7 @@ build(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 			"job '%s': table %u is in clocks in a job of more than %u workers: a restart of the box ends it",
 			job->name, d->table, PBOX_CLOCK_VECTOR);
 	jt->built = true;
+	registrar_share_new(r, job, d->table);
 	if (mtu > job->map_mtu)
 		job->map_mtu = (uint16_t)mtu;
 	pbox_stat_add(&r->stats[PBOX_RS_TABLES], 1);

@@ -12,15 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <pbox_spread.h>
-
 #include "registrar_impl.h"
 
 /* Workers that have not asked for a new map are asked whether they live: so they hear of it. */
-#define ASK_EVERY (100 * NS_PER_MS)
-#define ASK_TIMES 50
-/* A box that was started again may have given numbers to maps that it has forgotten, and no worker remembers: some. */
-#define FORGOTTEN   16
+#define ASK_EVERY   (100 * NS_PER_MS)
+#define ASK_TIMES   50
 #define HOMES_FIXED 20 /* bytes of HOMES_OK, */
 #define HOMES_ENTRY 8  /* and for each chunk */
 
@@ -63,6 +59,16 @@ note_epoch(struct pbox_job *job, uint16_t epoch)
 {
 	if (epoch_is_later(epoch, atomic_load_explicit(&job->map_epoch, memory_order_relaxed)))
 		atomic_store_explicit(&job->map_epoch, epoch, memory_order_relaxed);
+}
+
+/* Which boxes are out of use is part of a map. */
+static void
+note_out(struct pbox_job *job, uint16_t epoch, uint16_t out)
+{
+	if (!epoch_is_later(epoch, job->out_epoch))
+		return;
+	job->out = out;
+	job->out_epoch = epoch;
 }
 
 static void
@@ -218,6 +224,7 @@ adopt(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt,
 		t->home[i] = (struct pbox_table_home){.box = h->box, .epoch = h->epoch};
 	}
 	note_epoch(job, m->epoch);
+	note_out(job, m->epoch, m->out);
 	if (comes + leaves > 0) {
 		jt->finished.known = jt->look.on = false;
 		registrar_event(r, PBOX_LOG_INFO,
@@ -283,6 +290,7 @@ reply_homes(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_jo
 	m->chunks = t->n_chunks;
 	m->epoch = job->map_epoch;
 	m->flags = 0;
+	m->out = job->out;
 	for (uint32_t i = m->first; i < m->first + m->count; i++) {
 		const struct pbox_table_home *h = plan ? &t->plan[i] : &t->home[i];
 		bool here = !plan && h->box == t->box;
@@ -393,58 +401,7 @@ on_homes(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *
 		homes_shown(r, f, job, jt, &m);
 }
 
-/* ---- the operator --------------------------------------------------------------------------------- */
-
-/* May chunks of the job move now? */
-static int
-may_move(const struct pbox_registrar *r, const struct pbox_job *job, struct pbox_error *err)
-{
-	const struct pbox_endpoint *first = &r->conf.boxes.at[0];
-
-	if (r->conf.boxes.boxes < 2)
-		return pbox_fail(err, EINVAL, "this box is alone: 'boxes' names several");
-	if (r->conf.boxes.box != 0)
-		return pbox_fail(err, EINVAL,
-			"chunks move by a command to the first box, at %u.%u.%u.%u", first->ipv4[0],
-			first->ipv4[1], first->ipv4[2], first->ipv4[3]);
-	if (job->window < 2)
-		return pbox_fail(err, EINVAL,
-			"job '%s' has a window of 1, and chunks move in jobs with 2 or more: give it more memory or packets",
-			job->name);
-	for (uint32_t i = 0; i < job->n_tables; i++) {
-		const struct pbox_job_table *jt = job->table[i];
-
-		if (jt->failed || !jt->built || jt->shards_open < r->conf.n_shards ||
-			(jt->restoring && !jt->moving))
-			return pbox_fail(err, EAGAIN,
-				"table %u of job '%s' is not mapped, or is being restored: wait until it is, or has failed",
-				i, job->name);
-	}
-	for (unsigned w = 0; w < job->workers; w++)
-		if (job->resumed && !homes_member(job, w)->knows)
-			return pbox_fail(err, EAGAIN,
-				"worker %u of job '%s' has not said yet which box has which chunk, after a restart of this one or a loss of its session: wait for it",
-				w, job->name);
-	return 0;
-}
-
-/* What of the table goes with its chunks today. */
-static int
-may_leave(const struct pbox_job *job, const struct pbox_table *t, struct pbox_error *err)
-{
-	if (pbox_optim_states(t->optimiser) == 0 && t->pull_format == PBOX_FMT_FP32)
-		return 0;
-	return pbox_fail(err, EINVAL,
-		"table %u of job '%s' has optimiser %s and pulls %s: this release moves chunks of all-reduce and of sgd, with results in fp32",
-		t->id, job->name, pbox_optimiser_name(t->optimiser),
-		pbox_format_name(t->pull_format));
-}
-
-static uint16_t
-next_epoch(const struct pbox_job *job)
-{
-	return (uint16_t)(job->map_epoch + (job->resumed ? FORGOTTEN : 1));
-}
+/* ---- new maps -------------------------------------------------------------------------------------- */
 
 /* The workers hear of a new map at once. */
 static void
@@ -468,182 +425,25 @@ homes_tick(struct pbox_registrar *r, struct pbox_job *job)
 		ask_workers(r, job);
 }
 
-/* What the operator's commands begin with. */
-static int
-command_begin(struct pbox_registrar *r, const struct pbox_job *job, uint16_t id, uint64_t now_ns,
-	struct pbox_error *err)
-{
-	r->now_ns = now_ns;
-	if (job == NULL || job->state != PBOX_JOB_OPEN)
-		return pbox_fail(err, ENOENT, "there is no job %u", id);
-	return may_move(r, job, err);
-}
-
-/* The plans of some tables are of a new map: all are to know it. */
-static void
-command_end(struct pbox_registrar *r, struct pbox_job *job, uint16_t epoch)
+void
+registrar_homes_new(struct pbox_registrar *r, struct pbox_job *job, uint16_t epoch, uint16_t out)
 {
 	note_epoch(job, epoch);
+	note_out(job, epoch, out);
 	homes_of(job)->asked = 0;
 	ask_workers(r, job);
 }
 
-int
-pbox_registrar_move(struct pbox_registrar *r, uint16_t id, uint32_t table, uint32_t first,
-	uint32_t last, unsigned box, uint64_t now_ns, struct pbox_error *err)
+bool
+registrar_homes_told(const struct pbox_job *job, unsigned worker)
 {
-	struct pbox_job *job = id < r->conf.max_jobs ? r->job[id] : NULL;
-	struct pbox_table *t;
-	uint16_t epoch;
-	int n = 0, ret;
-
-	ret = command_begin(r, job, id, now_ns, err);
-	if (ret < 0)
-		return ret;
-	if (table >= job->n_tables)
-		return pbox_fail(
-			err, ENOENT, "job '%s' has %u tables: 0 and on", job->name, job->n_tables);
-	t = &job->table[table]->t;
-	if (first > last || last >= t->n_chunks)
-		return pbox_fail(err, ENOENT, "table %u of job '%s' has chunks 0 to %u", table,
-			job->name, t->n_chunks > 0 ? t->n_chunks - 1 : 0);
-	if (box >= r->conf.boxes.boxes)
-		return pbox_fail(err, ENOENT, "job '%s' is at boxes 0 to %u", job->name,
-			r->conf.boxes.boxes - 1u);
-	ret = may_leave(job, t, err);
-	if (ret < 0)
-		return ret;
-	epoch = next_epoch(job);
-	for (uint32_t i = first; i <= last; i++) {
-		if (t->plan[i].box == box)
-			continue;
-		t->plan[i] = (struct pbox_table_home){.box = (uint8_t)box, .epoch = epoch};
-		n++;
-	}
-	if (n == 0)
-		return 0;
-	registrar_event(r, PBOX_LOG_INFO, "job '%s': map %u: %d chunks of table %u go to box %u",
-		job->name, epoch, n, table, box);
-	command_end(r, job, epoch);
-	return n;
-}
-
-int
-pbox_registrar_scale(struct pbox_registrar *r, uint16_t id, uint16_t set, uint64_t now_ns,
-	struct pbox_error *err)
-{
-	struct pbox_job *job = id < r->conf.max_jobs ? r->job[id] : NULL;
-	uint16_t epoch;
-	int n, ret;
-
-	ret = command_begin(r, job, id, now_ns, err);
-	if (ret < 0)
-		return ret;
-	if (set == 0 || set >> r->conf.boxes.boxes != 0)
-		return pbox_fail(err, ENOENT, "job '%s' is at boxes 0 to %u: name some of them",
-			job->name, r->conf.boxes.boxes - 1u);
-	for (uint32_t k = 0; k < job->n_tables; k++) {
-		ret = may_leave(job, &job->table[k]->t, err);
-		if (ret < 0)
-			return ret;
-	}
-	epoch = next_epoch(job);
-	n = registrar_share_out(job, set, epoch);
-	if (n == 0)
-		return 0;
-	registrar_event(r, PBOX_LOG_INFO, "job '%s': map %u: %d moves, to be at boxes 0x%x",
-		job->name, epoch, n, set);
-	command_end(r, job, epoch);
-	return n;
-}
-
-/* Homes by the weights, all tables one after the other: how many chunks move. Of a table that cannot let them go an error. */
-static int
-scale_homes(const struct pbox_job *job, const uint32_t *weight, unsigned boxes, uint8_t *home,
-	struct pbox_error *err)
-{
-	int64_t lack[PBOX_MAX_BOXES] = {0};
-	int all = 0;
-
-	for (uint32_t i = 0; i < job->n_tables; i++) {
-		const struct pbox_table *t = &job->table[i]->t;
-		int n, ret;
-
-		for (uint32_t k = 0; k < t->n_chunks; k++)
-			home[k] = t->plan[k].box;
-		n = pbox_spread(&t->layout, boxes, weight, home, lack);
-		if (n < 0)
-			return pbox_fail(err, ENOMEM, "no memory to share out table %u", i);
-		ret = n > 0 ? may_leave(job, t, err) : 0;
-		if (ret < 0)
-			return ret;
-		all += n;
-		home += t->n_chunks;
-	}
-	return all;
-}
-
-static int
-scale_weights(
-	const struct pbox_registrar *r, const uint32_t *weight, unsigned n, struct pbox_error *err)
-{
-	uint64_t sum = 0;
-
-	for (unsigned b = 0; b < n; b++) {
-		if (weight[b] > 1u << 20)
-			return pbox_fail(err, EINVAL, "a weight is %u at most", 1u << 20);
-		sum += weight[b];
-	}
-	if (n != r->conf.boxes.boxes || sum == 0)
-		return pbox_fail(err, EINVAL,
-			"write a weight for each of the %u boxes, not 0 for all of them",
-			(unsigned)r->conf.boxes.boxes);
-	return 0;
-}
-
-int
-pbox_registrar_weigh(struct pbox_registrar *r, uint16_t id, const uint32_t *weight, unsigned n,
-	uint64_t now_ns, struct pbox_error *err)
-{
-	struct pbox_job *job = id < r->conf.max_jobs ? r->job[id] : NULL;
-	size_t chunks = 1, at = 0;
-	uint8_t *home;
-	uint16_t epoch;
-	int moved, ret;
-
-	ret = command_begin(r, job, id, now_ns, err);
-	if (ret == 0)
-		ret = scale_weights(r, weight, n, err);
-	if (ret < 0)
-		return ret;
-	for (uint32_t i = 0; i < job->n_tables; i++)
-		chunks += job->table[i]->t.n_chunks;
-	home = malloc(chunks);
-	if (home == NULL)
-		return pbox_fail(err, ENOMEM, "no memory to share out job '%s'", job->name);
-	moved = scale_homes(job, weight, n, home, err);
-	epoch = next_epoch(job);
-	for (uint32_t i = 0; moved > 0 && i < job->n_tables; i++) {
-		struct pbox_table *t = &job->table[i]->t;
-
-		for (uint32_t k = 0; k < t->n_chunks; k++, at++)
-			if (t->plan[k].box != home[at])
-				t->plan[k] =
-					(struct pbox_table_home){.box = home[at], .epoch = epoch};
-	}
-	free(home);
-	if (moved <= 0)
-		return moved;
-	registrar_event(r, PBOX_LOG_INFO, "job '%s': map %u: %d chunks go to other boxes",
-		job->name, epoch, moved);
-	command_end(r, job, epoch);
-	return moved;
+	return homes_member(job, worker)->knows;
 }
 
 void
 pbox_registrar_view_homes(const struct pbox_job *job, struct pbox_homes_view *out)
 {
-	*out = (struct pbox_homes_view){.epoch = job->map_epoch};
+	*out = (struct pbox_homes_view){.epoch = job->map_epoch, .out = job->out};
 	for (uint32_t k = 0; k < job->n_tables; k++) {
 		const struct pbox_table *t = &job->table[k]->t;
 

@@ -22,7 +22,7 @@
  *     registrar_view.c               what is to be seen
  *     registrar_room.c               what a job gets of the box
  *     registrar_boxes.c              a job at several boxes
- *     registrar_homes.c registrar_shares.c  and its chunks that move
+ *     registrar_moves.c registrar_homes.c registrar_shares.c  and its chunks that move
  *     registrar_build.c              a table is laid out, and
  *     registrar_open.c               made ready
  *     registrar_lease.c _keep.c      the end of leases, runs that are kept
@@ -386,6 +386,16 @@ bool registrar_room_comes(struct pbox_registrar *r, const struct pbox_frame *f,
 
 /* registrar_shares.c: all chunks are planned for the boxes of the set (bits), by the map of that epoch; how many move. */
 int registrar_share_out(struct pbox_job *job, uint16_t set, uint16_t epoch);
+/* The chunks of boxes that are out go to those that have chunks, or, if none has, to all others; nothing else moves. */
+int registrar_share_lost(struct pbox_job *job, uint16_t out, unsigned boxes, uint16_t epoch);
+/* The same for a new table, at the first box. */
+void registrar_share_new(const struct pbox_registrar *r, struct pbox_job *job, uint32_t table);
+
+/* registrar_homes.c: the plans of some tables are of a new map, and all are to know it; bits of boxes that are out. */
+void registrar_homes_new(
+	struct pbox_registrar *r, struct pbox_job *job, uint16_t epoch, uint16_t out);
+/* Has the worker asked for the map, or shown all that it knew? */
+bool registrar_homes_told(const struct pbox_job *job, unsigned worker);
 
 /* registrar_silence.c */
 uint32_t registrar_silent_ms(

@@ -13,6 +13,8 @@ plan_load(const struct pbox_job *job, uint64_t load[PBOX_MAX_BOXES])
 	for (uint32_t k = 0; k < job->n_tables; k++) {
 		const struct pbox_table *t = &job->table[k]->t;
 
+		if (t->plan == NULL) /* not built */
+			continue;
 		for (uint32_t i = 0; i < t->n_chunks; i++)
 			load[t->plan[i].box] += t->layout.chunk[i].elements;
 	}
@@ -32,28 +34,47 @@ least_of(uint16_t set, const uint64_t load[PBOX_MAX_BOXES])
 
 /* Chunks of boxes outside of the set go to the one that has least; and then such by which shares become more alike. */
 static int
+plan_table(struct pbox_table *t, uint16_t set, uint16_t epoch, uint64_t load[PBOX_MAX_BOXES],
+	bool balance)
+{
+	int n = 0;
+
+	for (uint32_t i = 0; t->plan != NULL && i < t->n_chunks; i++) {
+		unsigned from = t->plan[i].box, to = least_of(set, load);
+		uint64_t size = t->layout.chunk[i].elements;
+		bool stays = (set >> from & 1) != 0;
+
+		if (balance ? !stays || load[to] + size >= load[from] : stays)
+			continue;
+		load[from] -= size;
+		load[to] += size;
+		t->plan[i] = (struct pbox_table_home){.box = (uint8_t)to, .epoch = epoch};
+		n++;
+	}
+	return n;
+}
+
+static int
 plan_share(struct pbox_job *job, uint16_t set, uint16_t epoch, uint64_t load[PBOX_MAX_BOXES],
 	bool balance)
 {
 	int n = 0;
 
-	for (uint32_t k = 0; k < job->n_tables; k++) {
-		struct pbox_table *t = &job->table[k]->t;
-
-		for (uint32_t i = 0; i < t->n_chunks; i++) {
-			unsigned from = t->plan[i].box, to = least_of(set, load);
-			uint64_t size = t->layout.chunk[i].elements;
-			bool stays = (set >> from & 1) != 0;
-
-			if (balance ? !stays || load[to] + size >= load[from] : stays)
-				continue;
-			load[from] -= size;
-			load[to] += size;
-			t->plan[i] = (struct pbox_table_home){.box = (uint8_t)to, .epoch = epoch};
-			n++;
-		}
-	}
+	for (uint32_t k = 0; k < job->n_tables; k++)
+		n += plan_table(&job->table[k]->t, set, epoch, load, balance);
 	return n;
+}
+
+/* Boxes that are not out and have chunks; if none has: all that are not out. */
+static uint16_t
+living(uint16_t out, unsigned boxes, const uint64_t load[PBOX_MAX_BOXES])
+{
+	uint16_t all = (uint16_t)(((1u << boxes) - 1) & ~(unsigned)out), some = 0;
+
+	for (unsigned b = 0; b < boxes; b++)
+		if (load[b] > 0)
+			some |= (uint16_t)(all & 1u << b);
+	return some != 0 ? some : all;
 }
 
 int
@@ -65,4 +86,25 @@ registrar_share_out(struct pbox_job *job, uint16_t set, uint16_t epoch)
 	plan_load(job, load);
 	n = plan_share(job, set, epoch, load, false);
 	return n + plan_share(job, set, epoch, load, true);
+}
+
+int
+registrar_share_lost(struct pbox_job *job, uint16_t out, unsigned boxes, uint16_t epoch)
+{
+	uint64_t load[PBOX_MAX_BOXES] = {0};
+
+	plan_load(job, load);
+	return plan_share(job, living(out, boxes, load), epoch, load, false);
+}
+
+void
+registrar_share_new(const struct pbox_registrar *r, struct pbox_job *job, uint32_t table)
+{
+	uint64_t load[PBOX_MAX_BOXES] = {0};
+
+	if (job->out == 0 || r->conf.boxes.box != 0 || job->table[table]->restorers > 0)
+		return;
+	plan_load(job, load);
+	plan_table(&job->table[table]->t, living(job->out, r->conf.boxes.boxes, load),
+		job->map_epoch, load, false);
 }

@@ -22,6 +22,7 @@ static const struct pbox_field ok_fields[] = {
 	PBOX_FIELD(pbox_boxes_ok, cores, 4),
 	PBOX_FIELD(pbox_boxes_ok, chunk_elements, 8),
 	PBOX_FIELD(pbox_boxes_ok, mtu, 12),
+	PBOX_FIELD(pbox_boxes_ok, out, 14),
 	{0},
 };
 

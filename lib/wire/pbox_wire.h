@@ -494,6 +494,7 @@ struct pbox_boxes_ok {
 	uint32_t cores;      /**< its data cores */
 	uint32_t chunk_elements;
 	uint16_t mtu;
+	uint16_t out; /**< bit by box: the job goes on without it */
 	char release[25];
 	struct pbox_endpoint at[PBOX_MAX_BOXES]; /**< their control endpoints */
 };
@@ -538,7 +539,7 @@ struct pbox_homes {
 	uint16_t count;
 	uint16_t epoch; /**< of the map; HOMES without entries asks for it */
 	uint16_t flags; /**< enum pbox_homes_flags */
-	uint16_t out;   /**< bit by box: it is out of use */
+	uint16_t out;   /**< bit by box: the job goes on without it */
 	struct pbox_home home[PBOX_HOMES_MOST]; /**< of chunks first, first + 1, ... */
 };
 

@@ -106,6 +106,7 @@ boxes_begin(struct session *first, const struct pbox_boxes_ok *m)
 	if (!boxes_named(w, m))
 		return false;
 	w->list = *m;
+	w->homes.out = m->out;
 	for (unsigned i = 1; i < m->boxes; i++) {
 		struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(m->at[i].udp)};
 		struct session *s;
@@ -118,6 +119,7 @@ boxes_begin(struct session *first, const struct pbox_boxes_ok *m)
 			return false;
 		}
 		s->deadline = first->deadline; /* session_tick() opens it */
+		s->out = s->retired = (m->out >> i & 1) != 0;
 	}
 	/* the socket has room for the answers of all of them */
 	for (unsigned i = 0; i < first->endpoints; i++)
@@ -180,8 +182,11 @@ boxes_take(struct session *s, const struct pbox_boxes_ok *m)
 
 	if (s->index == 0 && w->boxes == 1)
 		return boxes_begin(s, m);
-	if (boxes_alike(s, m, why, sizeof(why)))
+	if (boxes_alike(s, m, why, sizeof(why))) {
+		if (s->index == 0 && w->tables == 0)
+			out_set(w, m->out);
 		return true;
+	}
 	text_fail(w, PBOX_C_MISMATCH, "%s", why);
 	return false;
 }
@@ -236,7 +241,7 @@ bool
 boxes_ready(const struct pbox_worker *w)
 {
 	for (unsigned i = 0; i < w->boxes; i++)
-		if (w->box[i]->phase != SESSION_OPEN || !w->box[i]->listed)
+		if (!w->box[i]->out && (w->box[i]->phase != SESSION_OPEN || !w->box[i]->listed))
 			return false;
 	return true;
 }
@@ -250,6 +255,8 @@ boxes_follow(struct pbox_worker *w)
 	for (unsigned i = 1; w->renumbered && i < w->boxes; i++) {
 		struct session *s = w->box[i];
 
+		if (s->retired)
+			continue; /* it joins the run that there is then */
 		if (s->phase == SESSION_OPEN) {
 			rejoin_renew(s);
 		} else {

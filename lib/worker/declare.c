@@ -165,8 +165,10 @@ declare_finish(struct session *s, struct declaring *g)
 		/* by another map, or while another is shown for the tables before it: homes.c asks again */
 		s->w->homes.again |= s->w->tables > 0 && (g->homes.epoch != s->w->homes.epoch ||
 								 s->w->homes.spread.next != NULL);
-		if (s->w->tables == 0)
+		if (s->w->tables == 0) {
 			s->w->homes.epoch = g->homes.epoch;
+			out_set(s->w, g->homes.out);
+		}
 		spread_end(&g->homes);
 	}
 	rc = table_layout(g->t, &g->map, (uint32_t)g->pages.cap, err);
@@ -259,7 +261,7 @@ declare_homes(struct session *s, struct declaring *g)
 	bool moved = false;
 	int rc;
 
-	if (x->next == NULL && spread_begin(x, &g->t, 1, 0) != 0)
+	if (x->next == NULL && spread_begin(s->w, x, &g->t, 1, 0) != 0)
 		return pbox_client_fail(&g->d->err, PBOX_C_MEMORY, "no memory for the map");
 	rc = spread_step(s->w, x);
 	for (uint32_t i = 0; i < g->t->chunks; i++)
@@ -305,8 +307,8 @@ proceed(struct session *s, struct declaring *g)
 			return 1;
 		if (p != NULL)
 			return declare_refused(s, g, p);
-		if (g->box + 1 < s->w->boxes)
-			return declare_at(s->w, g, g->box + 1);
+		if (worker_next_box(s->w, g->box) < s->w->boxes)
+			return declare_at(s->w, g, worker_next_box(s->w, g->box));
 		g->d->running.code = 0;
 		g->d->running_ns = 0;
 		g->mapping = g->d->asks_map = true;
@@ -323,8 +325,8 @@ proceed(struct session *s, struct declaring *g)
 	}
 	if (p != NULL)
 		return declare_refused(s, g, p);
-	if (rc == 0 && g->box + 1 < s->w->boxes)
-		return declare_at(s->w, g, g->box + 1);
+	if (rc == 0 && worker_next_box(s->w, g->box) < s->w->boxes)
+		return declare_at(s->w, g, worker_next_box(s->w, g->box));
 	if (rc == 0 && s->w->boxes > 1)
 		rc = declare_homes(s, g);
 	return rc != 0 ? rc : declare_finish(s, g);

@@ -523,4 +523,26 @@ void loss_timers(struct ep *ep, uint64_t now);
 /* Work by plan, and a PING has come: have owners changed? A few that wait ask now (R15.8). */
 void loss_asked(struct ep *ep, uint64_t now);
 
+/* retained.c, sets.c: the last result of every fragment, and the SETs */
+int retained_open(struct pbox_worker_table *t);
+/** Copy what nobody reads but after a restart of the box: past the caches, which have better things. */
+void retained_copy(void *to, const void *from, size_t n);
+void retained_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h,
+	const uint8_t *payload);
+/** Version 0 is the one that this worker has sent. */
+void retained_init(struct pbox_worker_table *t, struct frag *f);
+/** The RESTORE of a fragment; entries of @p iov that were filled. */
+unsigned retained_restore(const struct pbox_worker_table *t, const struct frag *f,
+	const struct flight *fl, struct pbox_hdr *h, struct iovec *iov);
+int sets_add(struct pbox_worker_table *t, const struct pbox_set *m);
+/** Keep what still matters; returns how many there are. */
+unsigned sets_compact(struct pbox_worker_table *t);
+unsigned sets_count(const struct pbox_worker_table *t);
+const struct pbox_set *sets_at(const struct pbox_worker_table *t, unsigned i);
+void sets_free(struct pbox_worker_table *t);
+
+/* half.c: between fp32 and bf16 or fp16 */
+uint16_t half_narrow(float x, unsigned format);
+float half_widen(uint16_t half, unsigned format);
+
 #endif /* FLOW_H */

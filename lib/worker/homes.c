@@ -46,7 +46,8 @@ homes_recount(struct pbox_worker *w)
 static bool
 is_sound(struct pbox_worker *w, const struct pbox_home *n)
 {
-	if (n->box < w->boxes && n->endpoint < w->box[n->box]->endpoints)
+	if (n->box < w->boxes && n->endpoint < w->box[n->box]->endpoints &&
+		(w->homes.spread.out >> n->box & 1) == 0)
 		return true;
 	text_fail(w, PBOX_C_REFUSED,
 		"the map of job '%s' is not sound: a chunk at endpoint %u of box %u", w->job,
@@ -84,6 +85,7 @@ homes_switch(struct pbox_worker *w)
 				chunk_moves(w, w->table[i], k, &x->next[i][k]);
 	/* what is later is known to nobody: a box has heard only that there was one, before the first was started again */
 	w->homes.epoch = w->homes.seen = x->epoch;
+	out_set(w, x->out);
 	spread_end(x);
 	if (moved == 0)
 		return;
@@ -100,13 +102,21 @@ homes_tick(struct pbox_worker *w)
 	struct homes *h = &w->homes;
 	int rc;
 
-	if (w->boxes < 2 || !w->opened || w->shut || w->failed)
+	if (w->boxes < 2 || w->shut || w->failed)
+		return;
+	/* without a table nothing is at a box, but one may be dead that this worker is to join, or to declare at */
+	if (w->tables == 0 && homes_behind(h) && w->box[0]->phase == SESSION_OPEN) {
+		h->epoch = h->seen;
+		w->box[0]->listed = h->again = false;
+		return;
+	}
+	if (!w->opened)
 		return;
 	if (h->spread.next == NULL) {
 		if (!homes_behind(h))
 			return;
 		h->again = false;
-		if (spread_begin(&h->spread, w->table, w->tables, PBOX_HOMES_RESTORE) != 0) {
+		if (spread_begin(w, &h->spread, w->table, w->tables, PBOX_HOMES_RESTORE) != 0) {
 			text_fail(w, PBOX_C_MEMORY, "no memory for another map");
 			return;
 		}
@@ -126,7 +136,7 @@ homes_tick(struct pbox_worker *w)
 uint64_t
 homes_due(const struct pbox_worker *w)
 {
-	if (w->boxes < 2 || !w->opened || w->shut)
+	if (w->boxes < 2 || w->shut || (!w->opened && w->tables > 0))
 		return UINT64_MAX;
 	if (w->homes.spread.next == NULL)
 		return homes_behind(&w->homes) ? 0 : UINT64_MAX;

@@ -8,10 +8,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <netinet/in.h>
+
 #include <pbox_wire.h>
 
 #include "pbox_worker.h"
 
+struct pbox_worker;
 struct pbox_worker_table;
 struct session;
 
@@ -25,6 +28,23 @@ struct boxes_ask {
 	uint8_t answer[BOXES_ANSWER];
 	bool asked;
 };
+
+/** One more box of the worker, at that control endpoint; its session is not open. NULL: no memory. */
+struct session *boxes_session(struct pbox_worker *w, const struct sockaddr_in *at);
+/** Ask a box for the list, as long as it is not s->listed, and compare the answer. */
+void boxes_tick(struct session *s);
+/** All sessions are there, and their boxes alike. */
+bool boxes_ready(const struct pbox_worker *w);
+/** What w->renumbered and w->astray ask for. */
+void boxes_follow(struct pbox_worker *w);
+
+/* out.c: boxes that the job goes on without (R16.12) */
+/** Those with a bit in @p out are boxes that the job goes on without; session_tick() does what follows. */
+void out_set(struct pbox_worker *w, uint16_t out);
+/** A box does not answer: what can be done about it, in words. */
+void out_why(const struct session *s, char *text, size_t cap);
+/** Ask no longer. */
+void out_drop(struct session *s);
 
 /* ---- chunks that move: spread.c, homes.c (R16.9 to R16.11) ---------------------------------- */
 
@@ -40,7 +60,9 @@ struct spread {
 	struct pbox_home **next; /* by table and chunk; NULL: nothing is under way */
 	uint32_t tables;
 	uint16_t flags, epoch; /* epoch: of the map */
-	uint16_t learned; /* the latest that a box knew, and the first one perhaps not; 0: none */
+	uint16_t out,
+		out_epoch; /* boxes that are out (bits), by the latest map that was heard of */
+	uint16_t learned;  /* the latest that a box knew, and the first one perhaps not; 0: none */
 	enum spread_phase phase;
 	bool only;           /* one box is shown what is known */
 	bool changed, newer; /* there is another map now; a box knows of it */
@@ -54,8 +76,8 @@ struct spread {
 };
 
 /** From what is known of these tables on; -1: no memory. */
-int spread_begin(
-	struct spread *x, struct pbox_worker_table **table, uint32_t tables, uint16_t flags);
+int spread_begin(const struct pbox_worker *w, struct spread *x, struct pbox_worker_table **table,
+	uint32_t tables, uint16_t flags);
 /** After that: show it to one box, by the map of that epoch. */
 void spread_only(struct spread *x, const struct session *s, uint16_t epoch);
 /** 1: there is more to do, 0: done, -1: the session has failed. */
@@ -70,6 +92,7 @@ struct homes {
 	uint16_t epoch; /* the chunks of its tables are by the map of that */
 	uint16_t seen;  /* the latest that a box has said */
 	uint16_t first; /* the latest that the first box has said, since its session began */
+	uint16_t out;   /* by that of `epoch`: boxes that the job goes on without (bits) */
 	bool again;     /* some table is by an earlier one */
 	uint64_t left;  /* fragments that move */
 	struct spread spread;

@@ -84,8 +84,11 @@ lane_settle_all(struct pbox_worker *w)
 	for (unsigned i = 0; i < w->boxes; i++) {
 		const struct session *s = w->box[i];
 
-		steady &= s->phase == SESSION_OPEN && s->listed && !s->rejoin.joining &&
-			  s->rejoin.phase == PHASE_NONE && s->doubt_ns == 0 && s->last_rx != 0;
+		if (s->out && s->retired)
+			continue;
+		steady &= s->out == s->retired && s->phase == SESSION_OPEN && s->listed &&
+			  !s->rejoin.joining && s->rejoin.phase == PHASE_NONE && s->doubt_ns == 0 &&
+			  s->last_rx != 0;
 	}
 	if (steady && !w->steady)
 		w->mixed = w->mixed && is_mixed(w);

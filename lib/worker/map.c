@@ -77,7 +77,10 @@ map_endpoint(const struct pbox_worker *w, const struct pbox_chunk_entry *e, uint
 {
 	*box = (uint8_t)(e->endpoint >> 8);
 	*endpoint = e->endpoint & 0xFF;
-	return *box < w->boxes && *endpoint < w->box[*box]->endpoints ? 0 : -1;
+	if (*box >= w->boxes)
+		return -1;
+	/* this worker may have had no session with a box that is out */
+	return *endpoint < w->box[*box]->endpoints || w->box[*box]->out ? 0 : -1;
 }
 
 static int

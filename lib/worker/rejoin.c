@@ -184,7 +184,7 @@ begin_again(struct session *s)
 			ended_by_restart(w)->discipline->survives);
 		return;
 	}
-	if (r->cause == REJOIN_SILENT)
+	if (r->cause == REJOIN_SILENT || r->cause == REJOIN_BACK)
 		r->cause = m->incarnation != s->incarnation ? REJOIN_RESTARTED : REJOIN_FORGOTTEN;
 	rejoin_close(s);
 	declare_renew(w);
@@ -219,6 +219,20 @@ ask_first(struct session *s)
 	s->join.refused = refused;
 }
 
+/** It has missed SETs while it was out: it is to begin with nothing. */
+static void
+not_again(struct session *s)
+{
+	join_end(&s->join);
+	join_begin(&s->join, s, s->w->worker);
+	s->join.patient = true;
+	s->join.next_tx = s->w->now + NS_PER_S;
+	s->join.refused = (struct pbox_error_msg){.code = PBOX_E_RUNNING};
+	snprintf(s->join.refused.text, sizeof(s->join.refused.text),
+		"it was not started again since the job went on without it: start it again");
+	s->rejoin.joining = true;
+}
+
 static void
 join_ended(struct session *s)
 {
@@ -229,7 +243,10 @@ join_ended(struct session *s)
 	}
 	if (s->join.rc != 0)
 		text_fail(s->w, s->join.err.code, "%s", s->join.err.text);
-	else if (!same_session(s, &s->join.welcome))
+	else if (s->rejoin.cause == REJOIN_BACK && s->join.welcome.incarnation == s->incarnation) {
+		not_again(s);
+		return;
+	} else if (!same_session(s, &s->join.welcome))
 		begin_again(s);
 	else /* the box has the session: REJOIN_SILENCE begins again */
 		s->last_rx = s->w->now;
@@ -302,7 +319,8 @@ tick_homes(struct session *s)
 	struct pbox_worker_table *t = s->w->table[s->rejoin.table];
 
 	if (x->next == NULL) {
-		if (spread_begin(x, &s->w->table[s->rejoin.table], 1, PBOX_HOMES_RESTORE) != 0) {
+		if (spread_begin(s->w, x, &s->w->table[s->rejoin.table], 1, PBOX_HOMES_RESTORE) !=
+			0) {
 			text_fail(s->w, PBOX_C_MEMORY, "no memory for another map");
 			return;
 		}
@@ -406,6 +424,51 @@ rejoin_tick(struct session *s)
 		tick_restore(s);
 }
 
+/* ---- a box that the job goes on without (R16.12) -------------------------------------------------- */
+
+/** Nothing of the session is waited for any more; its chunks have moved, and what was on its way is withdrawn (homes.c). */
+static void
+retire(struct session *s)
+{
+	struct pbox_worker *w = s->w;
+
+	if (s->rejoin.joining || s->phase == SESSION_JOINING)
+		join_end(&s->join);
+	s->rejoin.joining = false;
+	rejoin_close(s);
+	path_end(s);
+	s->rejoin.phase = PHASE_NONE;
+	s->rejoin.reporting = NULL;
+	flight_withdraw_all(s);
+	out_drop(s);
+	if (w->declaring.d != NULL)
+		declare_renew(w);
+	request_retire(s);
+	for (uint32_t i = 0; i < w->tables; i++)
+		w->table[i]->restoring &= ~(1u << s->index);
+	s->retired = true;
+	queue_rebuild(w);
+}
+
+void
+rejoin_turn(struct session *s)
+{
+	if (s->out) {
+		retire(s);
+		return;
+	}
+	s->retired = false;
+	if (!rejoin_possible(s)) {
+		text_fail(s->w, PBOX_C_LOST,
+			"the box at %s is one of job '%s' again, and this worker keeps no copies to go on with it: open the client with keep_copies",
+			s->name, s->w->job);
+		return;
+	}
+	s->phase = SESSION_OPEN;
+	s->last_rx = s->pinged_ns = s->w->now;
+	rejoin_begin(s, REJOIN_BACK);
+}
+
 /* ---- in words --------------------------------------------------------------------------------- */
 
 static void
@@ -413,14 +476,16 @@ why_joining(const struct session *s, char *text, size_t cap)
 {
 	const struct join *j = &s->join;
 
-	if (j->refused.code == 0)
+	if (j->refused.code == 0) {
 		pbox_text_add(text, cap,
 			", and does not answer yet: check that it is up ('ping' reaches it?)");
-	else if (j->refused.text[0] != 0)
+		out_why(s, text, cap);
+	} else if (j->refused.text[0] != 0) {
 		pbox_text_add(text, cap, ", and does not take this worker in: %s", j->refused.text);
-	else
+	} else {
 		pbox_text_add(text, cap, ", and does not take this worker in: %s",
 			pbox_errcode_name(j->refused.code));
+	}
 }
 
 /** Whom RESTORE waits for, from the oldest one that has been answered. */
@@ -457,11 +522,13 @@ rejoin_why(const struct session *s, const struct pbox_worker_table *t, int *miss
 		[REJOIN_RESTARTED] = "the box at %s was restarted %.1f s ago",
 		[REJOIN_FORGOTTEN] = "the box at %s ended this worker's session %.1f s ago",
 		[REJOIN_SHUTDOWN] = "the box at %s shut down %.1f s ago",
+		[REJOIN_BACK] =
+			"the box at %s, which was out, is one of the job's again since %.1f s ago",
 	};
 	const struct rejoin *r = &s->rejoin;
 
 	*missing = -1;
-	if (s->w->failed || !(rejoin_pauses(s) || r->phase != PHASE_NONE) ||
+	if (s->w->failed || s->out || !(rejoin_pauses(s) || r->phase != PHASE_NONE) ||
 		(!r->joining && t != NULL && (t->restoring >> s->index & 1) == 0))
 		return false;
 	pbox_text_add(text, cap, happened[r->cause], s->name,

@@ -158,7 +158,19 @@ static bool
 is_for_next(const struct session *s, const struct pbox_worker_request *r)
 {
 	return !r->own && r->type == PBOX_SET && r->answer_type == PBOX_SET_OK &&
-	       s->index + 1 < s->w->boxes;
+	       worker_next_box(s->w, s->index) < s->w->boxes;
+}
+
+/** Its box has answered, the last one that is asked or not. */
+static void
+request_next(struct session *s, struct pbox_worker_request *r)
+{
+	if (!is_for_next(s, r)) {
+		request_end(s->w, r);
+		return;
+	}
+	r->map_epoch = 0;
+	request_start(s->w->box[worker_next_box(s->w, s->index)], r);
 }
 
 void
@@ -185,12 +197,21 @@ request_frame(struct session *s, const struct rx_frame *f)
 	request_unlist(s, r);
 	if (s->index == 0) /* from then on a box that is started again needs it */
 		remember_set(s, r);
-	if (is_for_next(s, r)) {
-		r->map_epoch = 0;
-		request_start(s->w->box[s->index + 1], r);
-		return;
+	request_next(s, r);
+}
+
+void
+request_retire(struct session *s)
+{
+	struct pbox_worker_request *r = s->requests, *next;
+
+	for (; r != NULL; r = next) {
+		next = r->next;
+		if (r->type == PBOX_LEAVE)
+			continue;
+		request_unlist(s, r);
+		request_next(s, r);
 	}
-	request_end(s->w, r);
 }
 
 /* ---- the host's ----------------------------------------------------------------------------- */

@@ -244,7 +244,7 @@ open_frame(struct session *s, const struct rx_frame *f)
 void
 session_frame(struct session *s, const struct rx_frame *f)
 {
-	if (s->w->failed)
+	if (s->w->failed || s->retired)
 		return;
 	switch (s->phase) {
 	case SESSION_JOINING:
@@ -288,6 +288,10 @@ keep_alive(struct session *s)
 void
 session_tick(struct session *s)
 {
+	if (s->out != s->retired && !s->w->failed && !s->w->shut)
+		rejoin_turn(s);
+	if (s->retired)
+		return;
 	if (s->phase == SESSION_CLOSED && s->index > 0) /* boxes.c has found it */
 		session_open(s, s->deadline);
 	if (s->phase == SESSION_JOINING)
@@ -309,7 +313,7 @@ session_tick(struct session *s)
 void
 session_after(struct session *s, const struct lane *l, uint64_t drained)
 {
-	if (s->phase != SESSION_OPEN)
+	if (s->phase != SESSION_OPEN || s->retired)
 		return;
 	if (!s->w->shut && !rejoin_pauses(s)) {
 		for (unsigned i = 0; i < s->endpoints; i++) {
@@ -340,6 +344,10 @@ session_due(const struct session *s, const struct lane *l)
 {
 	uint64_t due = UINT64_MAX;
 
+	if (s->out != s->retired && !s->w->shut)
+		return 0;
+	if (s->retired)
+		return due;
 	if (s->phase == SESSION_CLOSED)
 		return s->index > 0 ? 0 : UINT64_MAX;
 	if (s->phase == SESSION_JOINING)

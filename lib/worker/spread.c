@@ -17,7 +17,8 @@
 #define HOMES_ENTRY        8  /* and for each chunk */
 
 int
-spread_begin(struct spread *x, struct pbox_worker_table **table, uint32_t tables, uint16_t flags)
+spread_begin(const struct pbox_worker *w, struct spread *x, struct pbox_worker_table **table,
+	uint32_t tables, uint16_t flags)
 {
 	spread_end(x);
 	x->next = calloc(tables + (size_t)1, sizeof(*x->next));
@@ -26,6 +27,8 @@ spread_begin(struct spread *x, struct pbox_worker_table **table, uint32_t tables
 	x->table = table;
 	x->tables = tables;
 	x->flags = flags;
+	x->out = w->homes.out;
+	x->out_epoch = w->homes.epoch;
 	for (uint32_t i = 0; i < tables; i++) {
 		x->next[i] = calloc(table[i]->chunks + (size_t)1, sizeof(*x->next[i]));
 		if (x->next[i] == NULL) {
@@ -94,6 +97,7 @@ page_send(struct pbox_worker *w, struct spread *x)
 
 	if (x->phase != SPREAD_ASK) {
 		m.epoch = x->epoch;
+		m.out = x->out;
 		m.flags = (uint16_t)(x->flags |
 				     (x->phase == SPREAD_PREPARE ? PBOX_HOMES_PREPARE : 0));
 		m.count = (uint16_t)(left < page_most(w, x) ? left : page_most(w, x));
@@ -115,6 +119,10 @@ page_take(struct pbox_worker *w, struct spread *x, const struct pbox_homes *m)
 	const struct pbox_worker_table *t = x->table[x->at];
 
 	homes_heard(&w->homes, m->epoch, x->s->index == 0);
+	if ((int16_t)(m->epoch - x->out_epoch) > 0) {
+		x->out = m->out;
+		x->out_epoch = m->epoch;
+	}
 	if (x->phase == SPREAD_ASK) {
 		if (x->at == 0 && x->first == 0)
 			x->epoch = m->epoch;
@@ -141,6 +149,14 @@ page_take(struct pbox_worker *w, struct spread *x, const struct pbox_homes *m)
 	}
 }
 
+/** A box that is one of the job's again needs a session before it is shown anything. */
+static void
+take_in(struct pbox_worker *w, const struct spread *x)
+{
+	for (unsigned i = 1; i < w->boxes; i++)
+		w->box[i]->out &= (x->out >> i & 1) != 0;
+}
+
 /** On to the next page, table, box, pass; false: that was the last. */
 static bool
 page_next(struct pbox_worker *w, struct spread *x, const struct pbox_homes *m)
@@ -159,9 +175,14 @@ page_next(struct pbox_worker *w, struct spread *x, const struct pbox_homes *m)
 		if (x->learned != 0 && (int16_t)(x->learned - x->epoch) > 0)
 			x->epoch = x->learned;
 		x->phase = SPREAD_PREPARE;
+		take_in(w, x);
 		return true;
 	}
-	if (++x->box < w->boxes)
+	/* nobody waits for those that are out */
+	do
+		x->box++;
+	while (x->box < w->boxes && (x->out >> x->box & 1) != 0);
+	if (x->box < w->boxes)
 		return true;
 	x->box = 0;
 	if (x->phase == SPREAD_SHOW)
@@ -176,7 +197,7 @@ may_talk(const struct pbox_worker *w, const struct spread *x)
 {
 	const struct session *s = w->box[x->phase == SPREAD_ASK ? 0 : x->box];
 
-	if (s->phase != SESSION_OPEN || !s->listed || rejoin_pauses(s))
+	if (s->phase != SESSION_OPEN || s->retired || !s->listed || rejoin_pauses(s))
 		return false;
 	return x->only || s->rejoin.phase == PHASE_NONE || s->rejoin.phase == PHASE_RESTORE;
 }
@@ -187,6 +208,11 @@ spread_step(struct pbox_worker *w, struct spread *x)
 	struct pbox_client_error err = {.code = PBOX_C_REFUSED};
 	struct pbox_homes m;
 
+	/* there is a newer map already, perhaps as the box that is shown this one is dead */
+	if (!x->only && x->phase != SPREAD_ASK && (int16_t)(w->homes.first - x->epoch) > 0) {
+		x->newer = true;
+		return 0;
+	}
 	if (x->tables == 0)
 		return 0;
 	if (!x->asked) {
@@ -199,12 +225,6 @@ spread_step(struct pbox_worker *w, struct spread *x)
 	x->asked = false;
 	if (x->request.answer_type == PBOX_NOT_READY) {
 		homes_heard(&w->homes, x->request.map_epoch, x->s->index == 0);
-		/* a new process waits for others, and by a newer map they may wait for what it says */
-		if (x->flags == 0 && !x->only && x->phase != SPREAD_ASK &&
-			(int16_t)(w->homes.first - x->epoch) > 0) {
-			x->newer = true;
-			return 0;
-		}
 		x->pause = x->pause == 0 ? SPREAD_FIRST_PAUSE : x->pause * 2;
 		if (x->pause > SPREAD_LAST_PAUSE)
 			x->pause = SPREAD_LAST_PAUSE;

@@ -66,6 +66,7 @@ why_silent(const struct ep *ep, const struct flight *fl, char *text, size_t cap)
 		addr, ntohs(ep->peer.addr.sin_port), (double)(w->now - ep->asked_ns) / NS_PER_S,
 		path_errno != 0 ? ", last error: " : "",
 		path_errno != 0 ? strerror(path_errno) : "");
+	out_why(ep->s, text, cap);
 	if (!fl->waited || fl->state == FLIGHT_DEFERRED || fl->wait_missing >= w->workers)
 		return -1;
 	pbox_text_add(text, cap, "; when it last answered, ");

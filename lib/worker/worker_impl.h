@@ -15,7 +15,7 @@
  *     boxes.c             a job at several boxes: which, and are they alike?
  *     join.c refusal.c path.c           how a session begins: handshake, refusals, path MTU
  *     rejoin.c restore.c                failover: a new session after a restart of the box
- *     homes.c spread.c                  chunks that move from box to box
+ *     homes.c spread.c out.c            chunks that move from box to box; boxes that the job goes on without
  *     declare.c pager.c map.c table.c chunks.c  DECLARE and MAP, the first time and after a restart of the box
  *     lane.c              lanes: endpoints that a thread drives by itself
  *     queue.c transfer.c loss_recovery.c flight.c timer.c window.c  operations to fragments to frames to answers, loss
@@ -326,11 +326,17 @@ void declare_renew(struct pbox_worker *w);
 void declare_fail(struct pbox_worker *w, int code, const char *text);
 void declare_free(struct pbox_worker *w);
 
-/* ---- failover: rejoin.c, restore.c, retained.c, sets.c --------------------------------- */
+/* ---- failover: rejoin.c, restore.c; flow.h has retained.c and sets.c --------------------------------- */
 
 #define REJOIN_SILENCE (2 * NS_PER_S)
 
-enum rejoin_cause { REJOIN_SILENT, REJOIN_RESTARTED, REJOIN_FORGOTTEN, REJOIN_SHUTDOWN };
+enum rejoin_cause {
+	REJOIN_SILENT,
+	REJOIN_RESTARTED,
+	REJOIN_FORGOTTEN,
+	REJOIN_SHUTDOWN,
+	REJOIN_BACK, /* the box was out, and is one of the job's again */
+};
 
 /** How much the new session has of the old one. */
 enum rejoin_phase {
@@ -371,6 +377,8 @@ bool rejoin_frame(struct session *s, const struct rx_frame *f);
 /** A valid frame of the session came. */
 void rejoin_heard(struct session *s);
 void rejoin_tick(struct session *s);
+/** s->out has changed: the session ends, or another one begins. */
+void rejoin_turn(struct session *s);
 uint64_t rejoin_due(const struct session *s);
 /** If @p t (NULL: anything) waits for the session, say so; sets *missing to a worker or -1. */
 bool rejoin_why(const struct session *s, const struct pbox_worker_table *t, int *missing,
@@ -382,35 +390,6 @@ void restore_begin(struct session *s, struct pbox_worker_table *t);
 unsigned restore_pump(struct ep *ep, unsigned most);
 void restore_answer(
 	struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h);
-
-/* retained.c, sets.c: the last result of every fragment, and the SETs */
-int retained_open(struct pbox_worker_table *t);
-/** Copy what nobody reads but after a restart of the box: past the caches, which have better things. */
-void retained_copy(void *to, const void *from, size_t n);
-void retained_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h,
-	const uint8_t *payload);
-/** Version 0 is the one that this worker has sent. */
-void retained_init(struct pbox_worker_table *t, struct frag *f);
-/** The RESTORE of a fragment; entries of @p iov that were filled. */
-unsigned retained_restore(const struct pbox_worker_table *t, const struct frag *f,
-	const struct flight *fl, struct pbox_hdr *h, struct iovec *iov);
-int sets_add(struct pbox_worker_table *t, const struct pbox_set *m);
-/** Keep what still matters; returns how many there are. */
-unsigned sets_compact(struct pbox_worker_table *t);
-unsigned sets_count(const struct pbox_worker_table *t);
-const struct pbox_set *sets_at(const struct pbox_worker_table *t, unsigned i);
-void sets_free(struct pbox_worker_table *t);
-
-/* ---- boxes.c: a job at several boxes (section 16) ------------------------------------------------- */
-
-/** One more box of the worker, at that control endpoint; its session is not open. NULL: no memory. */
-struct session *boxes_session(struct pbox_worker *w, const struct sockaddr_in *at);
-/** Ask a box for the list, as long as it is not s->listed, and compare the answer. */
-void boxes_tick(struct session *s);
-/** All sessions are there, and their boxes alike. */
-bool boxes_ready(const struct pbox_worker *w);
-/** What w->renumbered and w->astray ask for. */
-void boxes_follow(struct pbox_worker *w);
 
 /* ---- session.c: one a box ------------------------------------------------------------------------- */
 
@@ -449,6 +428,7 @@ struct session {
 	uint64_t asked_ns; /* PINGs of the box: since then ... */
 	unsigned asked;    /* ... so many */
 	bool listed;       /* it has said which boxes there are, or needs not */
+	bool out, retired; /* the job goes on without its box (R16.12); and so does the session */
 	struct boxes_ask boxes;
 	struct join join;
 	struct path path;
@@ -517,6 +497,8 @@ void request_renew(struct session *s);
 void request_tick(struct session *s);
 void request_frame(struct session *s, const struct rx_frame *f);
 void request_fail_all(struct session *s);
+/** Nothing is asked of the box any more: what all boxes are asked goes on with the next one. */
+void request_retire(struct session *s);
 uint64_t request_due(const struct session *s);
 
 /* ---- lanes ---------------------------------------------------------------------------------------- */
@@ -634,9 +616,15 @@ struct pbox_worker {
 	struct pbox_client_error fatal;
 };
 
-/* half.c: between fp32 and bf16 or fp16 */
-uint16_t half_narrow(float x, unsigned format);
-float half_widen(uint16_t half, unsigned format);
+/** The next box after that one that the job does not go on without; w->boxes: none. */
+static inline unsigned
+worker_next_box(const struct pbox_worker *w, unsigned box)
+{
+	do
+		box++;
+	while (box < w->boxes && w->box[box]->out);
+	return box;
+}
 
 /* nodes.c */
 /** The numbers of the worker and of the workers are known. */

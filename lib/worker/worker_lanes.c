@@ -73,6 +73,8 @@ pbox_worker_steady(struct pbox_worker *w, unsigned lane, uint64_t now)
 	for (unsigned i = 0; lane == 0 && i < w->boxes; i++) {
 		struct session *s = w->box[i];
 
+		if (s->retired)
+			continue;
 		if (now > s->last_rx + REJOIN_SILENCE && now > lane_heard(s) + REJOIN_SILENCE)
 			return false;
 	}

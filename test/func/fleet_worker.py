@@ -35,13 +35,14 @@ def main():
     p.add_argument("--policy", default="wait")
     p.add_argument("--discipline", default="rounds")
     p.add_argument("--threads", type=int)
+    p.add_argument("--timeout", type=float, default=200)
     p.add_argument("--large", type=int, help="elements of one more tensor, which some box must refuse")
     p.add_argument("--join-timeout", type=float, default=60)
     a = p.parse_args()
     digest = hashlib.sha256()
     tensors = [(f"t{i}", n) for i, n in enumerate(SIZES)] + ([("large", a.large)] if a.large else [])
     try:
-        c = pbox.Client(a.box, "test", a.secret, a.worker, a.workers, timeout=200, policy=a.policy,
+        c = pbox.Client(a.box, "test", a.secret, a.worker, a.workers, timeout=a.timeout, policy=a.policy,
                         join_timeout=a.join_timeout, threads=a.threads)
         if a.discipline == "clock":
             c.declare(tensors, mode="optimiser", optimiser="add", op="sum", discipline="clock")

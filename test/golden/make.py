@@ -390,6 +390,9 @@ def homes_frames(s):
             ("homes of a 17th box", proto.Homes(0, 1, 0, 2, 1, 0, [[16, 0, 1, 0]]).pack()),
             ("homes that end too early", proto.Homes(0, 1, 0, 2, 0, 0, [[1, 0, 2, 0]]).pack()[:-1])):
         s.add(name, "R3.3", header("HOMES", chunk=201), message, drop="control_malformed")
+    s.control("homes said by a map without box 1", "R16.12", proto.Homes(0, 2, 0, 8, 1, 2, [[0, 0, 1, 0], [2, 0, 8, 0]]))
+    s.control("boxes_ok, the third one is out", "R16.12", proto.BoxesOk(0, 4, 8192, 9000, "0.1.0", [
+        ["10.0.0.1", 7269], ["10.0.0.2", 7269], ["192.168.7.9", 7269]], 4))
 
 
 def auth_frames(s):

@@ -402,8 +402,8 @@ PLANTS = [
      "if (k->endpoint != endpoint || k->box != s->index ||",
      "if (k->endpoint != endpoint || (!P && k->box != s->index) ||"),
     ("fleet-set-of-first", "request.c",
-     "s->index + 1 < s->w->boxes;",
-     "s->index + 1 < (P ? 1 : s->w->boxes);"),
+     "worker_next_box(s->w, s->index) < s->w->boxes;",
+     "worker_next_box(s->w, s->index) < (P ? 1 : s->w->boxes);"),
     ("fleet-batch-freed", "request.c",
      "link_flush(&s->w->lane[0]->link);",
      "if (!P)\n\t\tlink_flush(&s->w->lane[0]->link);"),
@@ -435,8 +435,8 @@ PLANTS = [
      "s->w->homes.spread.next != NULL);",
      "(!P && s->w->homes.spread.next != NULL));"),
     ("fleet-declared-at-some", "declare.c",
-     "if (g->box + 1 < s->w->boxes)\n\t\t\treturn declare_at(s->w, g, g->box + 1);",
-     "if (g->box + 1 < s->w->boxes - (P && s->w->boxes > 2))\n\t\t\treturn declare_at(s->w, g, g->box + 1);"),
+     "if (worker_next_box(s->w, g->box) < s->w->boxes)\n\t\t\treturn declare_at(",
+     "if (worker_next_box(s->w, g->box) < s->w->boxes - (P && s->w->boxes > 2))\n\t\t\treturn declare_at("),
 ]
 
 

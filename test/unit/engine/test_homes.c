@@ -501,6 +501,108 @@ test_the_first_box_again(void)
 	fx_end();
 }
 
+static int
+failover(unsigned box, unsigned *stateless)
+{
+	fx_clear();
+	return pbox_registrar_failover(fx.registrar, 0, box, fx.now, stateless, &err);
+}
+
+/* BOXES_OK for a worker: boxes that are out. */
+static unsigned
+boxes_out(unsigned worker)
+{
+	struct pbox_boxes_ok b;
+	const struct fx_sent *s = fx_control(&w[worker], PBOX_BOXES, NULL, 0);
+
+	CU_ASSERT_EQUAL(pbox_boxes_ok_decode(s->payload, s->hdr.length, &b), 0);
+	return b.out;
+}
+
+/* A box is dead: the others have its chunks by the next map, nothing else moves, and all hear that it is out. */
+static void
+test_failover(void)
+{
+	struct pbox_homes_view view;
+	const struct pbox_job *job;
+	unsigned stateless = 9;
+	struct fx_table t = reduce;
+
+	begin(1, &reduce);
+	UNIT_EQ_U64(failover(2, &stateless), (uint64_t)-EINVAL);
+	fx_end();
+	begin(0, &reduce);
+	job = pbox_registrar_job(fx.registrar, 0);
+	UNIT_EQ_U64(boxes_out(0), 0);
+	UNIT_EQ_U64(failover(0, &stateless), (uint64_t)-EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "start it again"));
+	UNIT_EQ_U64(failover(3, &stateless), (uint64_t)-ENOENT);
+	UNIT_EQ_U64(failover(2, &stateless), 4);
+	UNIT_EQ_U64(stateless, 0);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_PING); /* they hear of it at once */
+	UNIT_EQ_U64(failover(2, &stateless), 0);
+	pbox_registrar_view_homes(job, &view);
+	UNIT_EQ_U64(view.epoch, 2);
+	UNIT_EQ_U64(view.out, 4);
+	UNIT_EQ_U64(view.chunks[0], 6);
+	UNIT_EQ_U64(view.chunks[1], 6);
+	UNIT_EQ_U64(boxes_out(1), 4);
+	ask(0);
+	UNIT_EQ_U64(m.out, 4);
+	for (unsigned i = 0; i < 12; i++) {
+		CU_ASSERT_NOT_EQUAL(m.home[i].box, 2);
+		UNIT_EQ_U64(m.home[i].epoch, home[i] == 2 ? 2 : 1);
+	}
+	ask(1);
+	/* nothing goes there, and a new table has nothing there either */
+	UNIT_EQ_U64(move(0, 0, 0, 2), (uint64_t)-EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "box 2 is out of job 'vision'"));
+	for (unsigned i = 0; i < 2; i++)
+		UNIT_EQ_U64(fx_declare(&w[i], 1, &t)->hdr.type, PBOX_DECLARED);
+	fx_work();
+	pbox_registrar_view_homes(job, &view);
+	UNIT_EQ_U64(view.chunks[0] + view.chunks[1], 24);
+	/* it comes back with the next map */
+	UNIT_EQ_U64(pbox_registrar_scale(fx.registrar, 0, 7, fx.now, &err), 8);
+	ask(0);
+	UNIT_EQ_U64(m.epoch, 3);
+	UNIT_EQ_U64(m.out, 0);
+	UNIT_EQ_U64(boxes_out(0), 0);
+	/* one with nothing is out, too; weights take it in */
+	UNIT_EQ_U64(pbox_registrar_scale(fx.registrar, 0, 5, fx.now, &err), 8);
+	UNIT_EQ_U64(failover(1, &stateless), 0);
+	ask(0);
+	UNIT_EQ_U64(m.epoch, 5);
+	UNIT_EQ_U64(m.out, 2);
+	CU_ASSERT(pbox_registrar_weigh(
+			  fx.registrar, 0, (const uint32_t[]){1, 1, 1}, 3, fx.now, &err) > 0);
+	UNIT_EQ_U64(boxes_out(0), 0);
+	fx_end();
+}
+
+/* A first box that was started again learns who is out with the homes; of two words the later map's counts. */
+static void
+test_who_is_out_is_learned(void)
+{
+	struct pbox_homes q = {.chunks = 12, .count = 1, .flags = PBOX_HOMES_RESTORE};
+	uint8_t payload[64];
+
+	begin(0, &reduce);
+	for (unsigned i = 0; i < 3; i++) {
+		static const struct {
+			uint16_t epoch, out, is;
+		} said[] = {{7, 4, 4}, {6, 2, 4}, {8, 0, 0}};
+
+		q.epoch = q.home[0].epoch = said[i].epoch;
+		q.home[0].box = home[0];
+		q.out = said[i].out;
+		fx_control(&w[0], PBOX_HOMES, payload,
+			pbox_homes_encode(payload, sizeof(payload), &q));
+		UNIT_EQ_U64(boxes_out(0), said[i].is);
+	}
+	fx_end();
+}
+
 const struct unit_test unit_tests[] = {
 	{"a chunk leaves", test_a_chunk_leaves},
 	{"a chunk comes", test_a_chunk_comes},
@@ -510,6 +612,8 @@ const struct unit_test unit_tests[] = {
 	{"the command", test_the_command},
 	{"scale", test_scale},
 	{"weights of the boxes", test_weights},
+	{"failover", test_failover},
+	{"who is out is learned", test_who_is_out_is_learned},
 	{"the first box, started again", test_the_first_box_again},
 	{NULL, NULL},
 };

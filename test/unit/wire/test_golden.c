@@ -453,6 +453,7 @@ check_boxes_ok(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t c
 	N(cores);
 	N(chunk_elements);
 	N(mtu);
+	N(out);
 	check_text(p, "release", m.release);
 	UNIT_EQ_U64(json_array_size(list), m.boxes);
 	for (unsigned i = 0; i < m.boxes; i++) {

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* The operator's commands that make a new map of a job at several boxes (R16.11, R16.12): moves, scale, weigh, failover. */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include <pbox_spread.h>
+
+#include "registrar_impl.h"
+
+/* A box that was started again may have given numbers to maps that it has forgotten, and no worker remembers: some. */
+#define FORGOTTEN 16
+
+/* May chunks of the job move now? */
+static int
+may_move(const struct pbox_registrar *r, const struct pbox_job *job, struct pbox_error *err)
+{
+	const struct pbox_endpoint *first = &r->conf.boxes.at[0];
+
+	if (r->conf.boxes.boxes < 2)
+		return pbox_fail(err, EINVAL, "this box is alone: 'boxes' names several");
+	if (r->conf.boxes.box != 0)
+		return pbox_fail(err, EINVAL,
+			"chunks move by a command to the first box, at %u.%u.%u.%u", first->ipv4[0],
+			first->ipv4[1], first->ipv4[2], first->ipv4[3]);
+	if (job->window < 2)
+		return pbox_fail(err, EINVAL,
+			"job '%s' has a window of 1, and chunks move in jobs with 2 or more: give it more memory or packets",
+			job->name);
+	for (uint32_t i = 0; i < job->n_tables; i++) {
+		const struct pbox_job_table *jt = job->table[i];
+
+		if (jt->failed || !jt->built || jt->shards_open < r->conf.n_shards ||
+			(jt->restoring && !jt->moving))
+			return pbox_fail(err, EAGAIN,
+				"table %u of job '%s' is not mapped, or is being restored: wait until it is, or has failed",
+				i, job->name);
+	}
+	for (unsigned w = 0; w < job->workers; w++)
+		if (job->resumed && !registrar_homes_told(job, w))
+			return pbox_fail(err, EAGAIN,
+				"worker %u of job '%s' has not said yet which box has which chunk, after a restart of this one or a loss of its session: wait for it",
+				w, job->name);
+	return 0;
+}
+
+/* Chunks go to no box that is out. */
+static int
+may_take(const struct pbox_job *job, unsigned box, struct pbox_error *err)
+{
+	if ((job->out >> box & 1) == 0)
+		return 0;
+	return pbox_fail(err, EINVAL,
+		"box %u is out of job '%s' (failover): start it, and take it in again: pbox-ctl scale %s BOXES, naming all that are to serve",
+		box, job->name, job->name);
+}
+
+/* What of the table goes with its chunks today. */
+static int
+may_leave(const struct pbox_job *job, const struct pbox_table *t, struct pbox_error *err)
+{
+	if (pbox_optim_states(t->optimiser) == 0 && t->pull_format == PBOX_FMT_FP32)
+		return 0;
+	return pbox_fail(err, EINVAL,
+		"table %u of job '%s' has optimiser %s and pulls %s: this release moves chunks of all-reduce and of sgd, with results in fp32",
+		t->id, job->name, pbox_optimiser_name(t->optimiser),
+		pbox_format_name(t->pull_format));
+}
+
+static uint16_t
+next_epoch(const struct pbox_job *job)
+{
+	return (uint16_t)(job->map_epoch + (job->resumed ? FORGOTTEN : 1));
+}
+
+/* What the operator's commands begin with. */
+static int
+command_begin(struct pbox_registrar *r, const struct pbox_job *job, uint16_t id, uint64_t now_ns,
+	struct pbox_error *err)
+{
+	r->now_ns = now_ns;
+	if (job == NULL || job->state != PBOX_JOB_OPEN)
+		return pbox_fail(err, ENOENT, "there is no job %u", id);
+	return may_move(r, job, err);
+}
+
+int
+pbox_registrar_move(struct pbox_registrar *r, uint16_t id, uint32_t table, uint32_t first,
+	uint32_t last, unsigned box, uint64_t now_ns, struct pbox_error *err)
+{
+	struct pbox_job *job = id < r->conf.max_jobs ? r->job[id] : NULL;
+	struct pbox_table *t;
+	uint16_t epoch;
+	int n = 0, ret;
+
+	ret = command_begin(r, job, id, now_ns, err);
+	if (ret < 0)
+		return ret;
+	if (table >= job->n_tables)
+		return pbox_fail(
+			err, ENOENT, "job '%s' has %u tables: 0 and on", job->name, job->n_tables);
+	t = &job->table[table]->t;
+	if (first > last || last >= t->n_chunks)
+		return pbox_fail(err, ENOENT, "table %u of job '%s' has chunks 0 to %u", table,
+			job->name, t->n_chunks > 0 ? t->n_chunks - 1 : 0);
+	if (box >= r->conf.boxes.boxes)
+		return pbox_fail(err, ENOENT, "job '%s' is at boxes 0 to %u", job->name,
+			r->conf.boxes.boxes - 1u);
+	ret = may_take(job, box, err);
+	if (ret == 0)
+		ret = may_leave(job, t, err);
+	if (ret < 0)
+		return ret;
+	epoch = next_epoch(job);
+	for (uint32_t i = first; i <= last; i++) {
+		if (t->plan[i].box == box)
+			continue;
+		t->plan[i] = (struct pbox_table_home){.box = (uint8_t)box, .epoch = epoch};
+		n++;
+	}
+	if (n == 0)
+		return 0;
+	registrar_event(r, PBOX_LOG_INFO, "job '%s': map %u: %d chunks of table %u go to box %u",
+		job->name, epoch, n, table, box);
+	registrar_homes_new(r, job, epoch, job->out);
+	return n;
+}
+
+int
+pbox_registrar_scale(struct pbox_registrar *r, uint16_t id, uint16_t set, uint64_t now_ns,
+	struct pbox_error *err)
+{
+	struct pbox_job *job = id < r->conf.max_jobs ? r->job[id] : NULL;
+	uint16_t epoch;
+	int n, ret;
+
+	ret = command_begin(r, job, id, now_ns, err);
+	if (ret < 0)
+		return ret;
+	if (set == 0 || set >> r->conf.boxes.boxes != 0)
+		return pbox_fail(err, ENOENT, "job '%s' is at boxes 0 to %u: name some of them",
+			job->name, r->conf.boxes.boxes - 1u);
+	for (uint32_t k = 0; k < job->n_tables; k++) {
+		ret = may_leave(job, &job->table[k]->t, err);
+		if (ret < 0)
+			return ret;
+	}
+	epoch = next_epoch(job);
+	n = registrar_share_out(job, set, epoch);
+	if (n == 0 && (job->out & set) == 0)
+		return 0;
+	registrar_event(r, PBOX_LOG_INFO, "job '%s': map %u: %d moves, to be at boxes 0x%x",
+		job->name, epoch, n, set);
+	registrar_homes_new(r, job, epoch, job->out & (uint16_t)~set);
+	return n;
+}
+
+/* What becomes of tables with more than parameters in fp32 (R10.8); how many there are. */
+static unsigned
+lose_states(struct pbox_registrar *r, const struct pbox_job *job)
+{
+	unsigned n = 0;
+
+	for (uint32_t i = 0; i < job->n_tables; i++) {
+		const struct pbox_table *t = &job->table[i]->t;
+
+		if (may_leave(job, t, NULL) == 0)
+			continue;
+		registrar_event(r, PBOX_LOG_WARN,
+			"job '%s': table %u (optimiser %s, results in %s) goes on with parameters as its workers have them, and what the optimiser had gathered of the chunks of that box is 0",
+			job->name, i, pbox_optimiser_name(t->optimiser),
+			pbox_format_name(t->pull_format));
+		n++;
+	}
+	return n;
+}
+
+int
+pbox_registrar_failover(struct pbox_registrar *r, uint16_t id, unsigned box, uint64_t now_ns,
+	unsigned *stateless, struct pbox_error *err)
+{
+	struct pbox_job *job = id < r->conf.max_jobs ? r->job[id] : NULL;
+	uint16_t epoch;
+	int n, ret;
+
+	*stateless = 0;
+	ret = command_begin(r, job, id, now_ns, err);
+	if (ret < 0)
+		return ret;
+	if (box == 0)
+		return pbox_fail(err, EINVAL,
+			"box 0 decides which box has which chunk, and no other one can: start it again, its workers give it back what it had");
+	if (box >= r->conf.boxes.boxes)
+		return pbox_fail(err, ENOENT, "job '%s' is at boxes 0 to %u", job->name,
+			r->conf.boxes.boxes - 1u);
+	if ((job->out >> box & 1) != 0)
+		return 0;
+	epoch = next_epoch(job);
+	n = registrar_share_lost(job, (uint16_t)(job->out | 1u << box), r->conf.boxes.boxes, epoch);
+	registrar_event(r, PBOX_LOG_WARN,
+		"job '%s': map %u: box %u is out, and its %d chunks go to the others", job->name,
+		epoch, box, n);
+	if (n > 0)
+		*stateless = lose_states(r, job);
+	registrar_homes_new(r, job, epoch, (uint16_t)(job->out | 1u << box));
+	return n;
+}
+
+/* Homes by the weights, all tables one after the other: how many chunks move. Of a table that cannot let them go an error. */
+static int
+scale_homes(const struct pbox_job *job, const uint32_t *weight, unsigned boxes, uint8_t *home,
+	struct pbox_error *err)
+{
+	int64_t lack[PBOX_MAX_BOXES] = {0};
+	int all = 0;
+
+	for (uint32_t i = 0; i < job->n_tables; i++) {
+		const struct pbox_table *t = &job->table[i]->t;
+		int n, ret;
+
+		for (uint32_t k = 0; k < t->n_chunks; k++)
+			home[k] = t->plan[k].box;
+		n = pbox_spread(&t->layout, boxes, weight, home, lack);
+		if (n < 0)
+			return pbox_fail(err, ENOMEM, "no memory to share out table %u", i);
+		ret = n > 0 ? may_leave(job, t, err) : 0;
+		if (ret < 0)
+			return ret;
+		all += n;
+		home += t->n_chunks;
+	}
+	return all;
+}
+
+static int
+scale_weights(
+	const struct pbox_registrar *r, const uint32_t *weight, unsigned n, struct pbox_error *err)
+{
+	uint64_t sum = 0;
+
+	for (unsigned b = 0; b < n; b++) {
+		if (weight[b] > 1u << 20)
+			return pbox_fail(err, EINVAL, "a weight is %u at most", 1u << 20);
+		sum += weight[b];
+	}
+	if (n != r->conf.boxes.boxes || sum == 0)
+		return pbox_fail(err, EINVAL,
+			"write a weight for each of the %u boxes, not 0 for all of them",
+			(unsigned)r->conf.boxes.boxes);
+	return 0;
+}
+
+int
+pbox_registrar_weigh(struct pbox_registrar *r, uint16_t id, const uint32_t *weight, unsigned n,
+	uint64_t now_ns, struct pbox_error *err)
+{
+	struct pbox_job *job = id < r->conf.max_jobs ? r->job[id] : NULL;
+	size_t chunks = 1, at = 0;
+	uint8_t *home;
+	uint16_t epoch, out = job != NULL ? job->out : 0;
+	int moved, ret;
+
+	ret = command_begin(r, job, id, now_ns, err);
+	if (ret == 0)
+		ret = scale_weights(r, weight, n, err);
+	if (ret < 0)
+		return ret;
+	for (uint32_t i = 0; i < job->n_tables; i++)
+		chunks += job->table[i]->t.n_chunks;
+	home = malloc(chunks);
+	if (home == NULL)
+		return pbox_fail(err, ENOMEM, "no memory to share out job '%s'", job->name);
+	moved = scale_homes(job, weight, n, home, err);
+	epoch = next_epoch(job);
+	for (uint32_t i = 0; moved > 0 && i < job->n_tables; i++) {
+		struct pbox_table *t = &job->table[i]->t;
+
+		for (uint32_t k = 0; k < t->n_chunks; k++, at++)
+			if (t->plan[k].box != home[at])
+				t->plan[k] =
+					(struct pbox_table_home){.box = home[at], .epoch = epoch};
+	}
+	free(home);
+	for (unsigned b = 0; b < n; b++)
+		if (weight[b] > 0)
+			out &= (uint16_t) ~(1u << b);
+	if (moved < 0 || (moved == 0 && out == job->out))
+		return moved;
+	registrar_event(r, PBOX_LOG_INFO, "job '%s': map %u: %d chunks go to other boxes",
+		job->name, epoch, moved);
+	registrar_homes_new(r, job, epoch, out);
+	return moved;
+}

@@ -84,6 +84,29 @@ map_read_jobs(json_t *jobs, struct pbox_fleet_map *map)
 	return true;
 }
 
+static const struct pbox_fleet_job *
+map_job(const struct pbox_fleet_map *map, const char *job)
+{
+	for (unsigned i = 0; i < map->n_jobs; i++)
+		if (strcmp(map->job[i].name, job) == 0)
+			return &map->job[i];
+	return NULL;
+}
+
+/* The jobs whose weights are not a person's. */
+static void
+map_read_balanced(const json_t *names, struct pbox_fleet_map *map)
+{
+	for (size_t i = 0; i < json_array_size(names); i++) {
+		const char *name = json_string_value(json_array_get(names, i));
+		struct pbox_fleet_job *j =
+			name != NULL ? (struct pbox_fleet_job *)map_job(map, name) : NULL;
+
+		if (j != NULL)
+			j->balanced = true;
+	}
+}
+
 int
 pbox_fleet_map_read(
 	const char *text, size_t len, struct pbox_fleet_map *map, struct pbox_error *err)
@@ -96,6 +119,7 @@ pbox_fleet_map_read(
 	map->epoch = (uint64_t)epoch;
 	good = epoch > 0 && map_read_boxes(json_object_get(j, "boxes"), map) &&
 	       map_read_jobs(json_object_get(j, "jobs"), map);
+	map_read_balanced(json_object_get(j, "balanced"), map);
 	snprintf(map->why, sizeof(map->why), "%s",
 		json_is_string(json_object_get(j, "why"))
 			? json_string_value(json_object_get(j, "why"))
@@ -109,7 +133,7 @@ pbox_fleet_map_read(
 char *
 pbox_fleet_map_write(const struct pbox_fleet_map *map)
 {
-	json_t *boxes = json_array(), *jobs = json_object(), *all;
+	json_t *boxes = json_array(), *jobs = json_object(), *balanced = json_array(), *all;
 	char *text;
 
 	for (unsigned i = 0; i < map->n_boxes; i++)
@@ -122,22 +146,15 @@ pbox_fleet_map_write(const struct pbox_fleet_map *map)
 		for (unsigned b = 0; b < map->n_boxes; b++)
 			json_array_append_new(weights, json_integer(map->job[i].weight[b]));
 		json_object_set_new(jobs, map->job[i].name, weights);
+		if (map->job[i].balanced)
+			json_array_append_new(balanced, json_string(map->job[i].name));
 	}
 	/* what was not appended for want of memory is missing here: the map is then refused by who reads it */
-	all = json_pack("{s:I, s:o, s:o, s:s}", "epoch", (json_int_t)map->epoch, "boxes", boxes,
-		"jobs", jobs, "why", map->why);
+	all = json_pack("{s:I, s:o, s:o, s:o, s:s}", "epoch", (json_int_t)map->epoch, "boxes",
+		boxes, "jobs", jobs, "balanced", balanced, "why", map->why);
 	text = all != NULL ? json_dumps(all, JSON_COMPACT) : NULL;
 	json_decref(all);
 	return text;
-}
-
-static const struct pbox_fleet_job *
-map_job(const struct pbox_fleet_map *map, const char *job)
-{
-	for (unsigned i = 0; i < map->n_jobs; i++)
-		if (strcmp(map->job[i].name, job) == 0)
-			return &map->job[i];
-	return NULL;
 }
 
 uint32_t
@@ -191,12 +208,11 @@ pbox_fleet_map_state(struct pbox_fleet_map *map, unsigned box, enum pbox_fleet_s
 	return 0;
 }
 
-int
-pbox_fleet_map_weights(
-	struct pbox_fleet_map *map, const char *job, const char *weights, struct pbox_error *err)
+/* Numbers of a person: of each box one, not all 0. */
+static int
+map_parse_weights(const struct pbox_fleet_map *map, const char *weights, uint32_t *weight,
+	struct pbox_error *err)
 {
-	struct pbox_fleet_job *j = (struct pbox_fleet_job *)map_job(map, job);
-	uint32_t weight[PBOX_FLEET_BOXES] = {0};
 	const char *at = weights;
 	uint64_t sum = 0;
 
@@ -213,20 +229,138 @@ pbox_fleet_map_weights(
 		sum += w;
 		at = end + 1;
 	}
-	if (sum == 0)
-		return pbox_fail(err, EINVAL, "all weights are 0: no box would have the job");
+	return sum > 0 ? 0 : pbox_fail(err, EINVAL, "all weights are 0: no box would have the job");
+}
+
+/* The entry of a job, a new one with even weights where it has none. */
+static int
+map_entry(struct pbox_fleet_map *map, const char *job, struct pbox_fleet_job **out,
+	struct pbox_error *err)
+{
+	struct pbox_fleet_job *j = (struct pbox_fleet_job *)map_job(map, job);
+
 	if (job[0] == '\0' || strlen(job) >= PBOX_FLEET_NAME)
 		return pbox_fail(
 			err, EINVAL, "a job's name has 1 to %d bytes", PBOX_FLEET_NAME - 1);
 	if (j == NULL && map->n_jobs == PBOX_FLEET_JOBS)
-		return pbox_fail(err, EINVAL,
+		return pbox_fail(err, ENOSPC,
 			"the map has weights of %d jobs, the most there can be", PBOX_FLEET_JOBS);
 	if (j == NULL) {
 		j = &map->job[map->n_jobs++];
+		memset(j, 0, sizeof(*j));
 		snprintf(j->name, sizeof(j->name), "%s", job);
+		for (unsigned i = 0; i < map->n_boxes; i++)
+			j->weight[i] = PBOX_FLEET_FULL;
 	}
+	*out = j;
+	return 0;
+}
+
+int
+pbox_fleet_map_weights(
+	struct pbox_fleet_map *map, const char *job, const char *weights, struct pbox_error *err)
+{
+	uint32_t weight[PBOX_FLEET_BOXES] = {0};
+	struct pbox_fleet_job *j;
+	int ret = map_parse_weights(map, weights, weight, err);
+
+	if (ret == 0)
+		ret = map_entry(map, job, &j, err);
+	if (ret != 0)
+		return ret;
 	memcpy(j->weight, weight, sizeof(j->weight));
+	j->balanced = false;
 	map->epoch++;
 	snprintf(map->why, sizeof(map->why), "the operator: job '%s' has weights %s", job, weights);
+	return 0;
+}
+
+int
+pbox_fleet_map_leave(
+	struct pbox_fleet_map *map, const char *job, const char *weights, struct pbox_error *err)
+{
+	uint32_t weight[PBOX_FLEET_BOXES] = {0};
+	struct pbox_fleet_job *j;
+	int ret = weights != NULL ? map_parse_weights(map, weights, weight, err) : 0;
+
+	if (ret == 0)
+		ret = map_entry(map, job, &j, err);
+	if (ret != 0)
+		return ret;
+	if (weights != NULL)
+		memcpy(j->weight, weight, sizeof(j->weight));
+	j->balanced = true;
+	map->epoch++;
+	snprintf(map->why, sizeof(map->why),
+		"the operator: weights of job '%s' are pbox-agent's from now on%s%s", job,
+		weights != NULL ? ", beginning with " : "", weights != NULL ? weights : "");
+	return 0;
+}
+
+bool
+pbox_fleet_balances(const struct pbox_fleet_map *map, const char *job)
+{
+	const struct pbox_fleet_job *j = map_job(map, job);
+
+	return j == NULL || j->balanced;
+}
+
+static void
+map_remove(struct pbox_fleet_map *map, unsigned i)
+{
+	map->n_jobs--;
+	memmove(&map->job[i], &map->job[i + 1], (map->n_jobs - i) * sizeof(map->job[0]));
+	memset(&map->job[map->n_jobs], 0, sizeof(map->job[0]));
+}
+
+int
+pbox_fleet_map_forget(
+	struct pbox_fleet_map *map, const char *job, const char *why, struct pbox_error *err)
+{
+	const struct pbox_fleet_job *j = map_job(map, job);
+
+	if (j == NULL || !j->balanced)
+		return pbox_fail(err, j == NULL ? ENOENT : EPERM,
+			"job '%s' has no weights that pbox-agent has set", job);
+	map_remove(map, (unsigned)(j - map->job));
+	map->epoch++;
+	snprintf(map->why, sizeof(map->why), "job '%s': %s", job, why);
+	return 0;
+}
+
+/* One that no person has set, of a job that does not run, makes room. */
+static void
+map_make_room(struct pbox_fleet_map *map, const char (*names)[PBOX_FLEET_NAME], unsigned n)
+{
+	for (unsigned i = 0; i < map->n_jobs; i++) {
+		unsigned k = 0;
+
+		while (k < n && strcmp(names[k], map->job[i].name) != 0)
+			k++;
+		if (k < n || !map->job[i].balanced)
+			continue;
+		map_remove(map, i);
+		return;
+	}
+}
+
+int
+pbox_fleet_map_balance(struct pbox_fleet_map *map, const char *job, const uint32_t *weight,
+	const char *why, const char (*names)[PBOX_FLEET_NAME], unsigned n, struct pbox_error *err)
+{
+	struct pbox_fleet_job *j;
+	int ret;
+
+	if (!pbox_fleet_balances(map, job))
+		return pbox_fail(err, EPERM, "a person has set the weights of job '%s'", job);
+	if (map_job(map, job) == NULL && map->n_jobs == PBOX_FLEET_JOBS)
+		map_make_room(map, names, n);
+	ret = map_entry(map, job, &j, err);
+	if (ret != 0)
+		return ret;
+	memcpy(j->weight, weight, map->n_boxes * sizeof(j->weight[0]));
+	j->balanced = true;
+	map->epoch++;
+	snprintf(map->why, sizeof(map->why), "job '%s': %s", job, why);
 	return 0;
 }

@@ -45,6 +45,7 @@ const char *pbox_fleet_state_name(enum pbox_fleet_state state);
 struct pbox_fleet_job {
 	char name[PBOX_FLEET_NAME];
 	uint32_t weight[PBOX_FLEET_BOXES]; /**< of its bytes, by box; 0: none */
+	bool balanced; /**< pbox-agent may change them; else a person has set them, and they stay */
 };
 
 /** The value of the key map. Boxes have the numbers of their places in the list (R16.1). */
@@ -72,9 +73,22 @@ unsigned pbox_fleet_first(const struct pbox_fleet_map *map);
  * it is the last one that serves. */
 int pbox_fleet_map_state(struct pbox_fleet_map *map, unsigned box, enum pbox_fleet_state state,
 	struct pbox_error *err);
-/** Set a job's weights from "1000,500,0": one for each box, not all 0. */
+/** Set a job's weights, for a person, from "1000,500,0": one for each box, not all 0. They stay. */
 int pbox_fleet_map_weights(
 	struct pbox_fleet_map *map, const char *job, const char *weights, struct pbox_error *err);
+/** A person leaves a job's weights to pbox-agent from now on. @p weights: to begin with; NULL: as they are. */
+int pbox_fleet_map_leave(
+	struct pbox_fleet_map *map, const char *job, const char *weights, struct pbox_error *err);
+/** Set a job's weights as measurements say: counts the epoch. @p why: the reason, cut where it is too long. Where the map has no
+ * room for one more job, one of those goes that are not in @p names (@p n of them) and that no person has set. -EPERM: a person has set this
+ * job's weights; -ENOSPC: no room. */
+int pbox_fleet_map_balance(struct pbox_fleet_map *map, const char *job, const uint32_t *weight,
+	const char *why, const char (*names)[PBOX_FLEET_NAME], unsigned n, struct pbox_error *err);
+/** A job has even weights again: counts the epoch. -ENOENT: it has no others; -EPERM: a person has set them. */
+int pbox_fleet_map_forget(
+	struct pbox_fleet_map *map, const char *job, const char *why, struct pbox_error *err);
+/** May pbox-agent change the weights of a job? */
+bool pbox_fleet_balances(const struct pbox_fleet_map *map, const char *job);
 
 /** A box as its agent has registered it. */
 struct pbox_fleet_member {

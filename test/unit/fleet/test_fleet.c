@@ -166,6 +166,60 @@ test_weights(void)
 }
 
 static void
+test_weights_that_the_agent_sets(void)
+{
+	static const char names[2][PBOX_FLEET_NAME] = {"a", "j0"};
+	static const uint32_t weight[3] = {1000, 1000, 250};
+	static struct pbox_fleet_map map, back;
+	char name[8], *text;
+
+	make_map(&map, 3);
+	CU_ASSERT(pbox_fleet_balances(&map, "a"));
+	CU_ASSERT_EQUAL(
+		pbox_fleet_map_balance(&map, "a", weight, "box 2 is slow", names, 2, &err), 0);
+	CU_ASSERT_STRING_EQUAL(map.why, "job 'a': box 2 is slow");
+	UNIT_EQ_U64(map.epoch, 8);
+	UNIT_EQ_U64(pbox_fleet_weight(&map, "a", 2), 250);
+	/* a person has the last word, until it leaves them to the agent */
+	CU_ASSERT_EQUAL(pbox_fleet_map_weights(&map, "a", "5,5,6", &err), 0);
+	CU_ASSERT(!pbox_fleet_balances(&map, "a"));
+	CU_ASSERT_EQUAL(pbox_fleet_map_balance(&map, "a", weight, "", names, 2, &err), -EPERM);
+	CU_ASSERT_EQUAL(pbox_fleet_map_forget(&map, "a", "", &err), -EPERM);
+	CU_ASSERT_EQUAL(pbox_fleet_map_forget(&map, "b", "", &err), -ENOENT);
+	UNIT_EQ_U64(pbox_fleet_weight(&map, "a", 2), 6);
+	CU_ASSERT_EQUAL(pbox_fleet_map_leave(&map, "a", NULL, &err), 0);
+	UNIT_EQ_U64(pbox_fleet_weight(&map, "a", 2), 6);
+	CU_ASSERT_EQUAL(pbox_fleet_map_leave(&map, "a", "1,2,0", &err), 0);
+	CU_ASSERT_EQUAL(pbox_fleet_map_leave(&map, "a", "1,2", &err), -EINVAL);
+	UNIT_EQ_U64(pbox_fleet_weight(&map, "a", 2), 0);
+	CU_ASSERT(pbox_fleet_balances(&map, "a"));
+	UNIT_EQ_U64(map.epoch, 11);
+	text = pbox_fleet_map_write(&map);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(text);
+	CU_ASSERT_EQUAL(pbox_fleet_map_read(text, strlen(text), &back, &err), 0);
+	CU_ASSERT(memcmp(&map, &back, sizeof(map)) == 0);
+	free(text);
+	/* a full map: a job that does not run makes room, if no person has set it */
+	for (unsigned i = 0; i < PBOX_FLEET_JOBS - 1; i++) {
+		snprintf(name, sizeof(name), "j%u", i);
+		CU_ASSERT_EQUAL(
+			i == 7 ? pbox_fleet_map_balance(&map, name, weight, "", names, 2, &err)
+			       : pbox_fleet_map_weights(&map, name, "1,1,1", &err),
+			0);
+	}
+	CU_ASSERT_EQUAL(pbox_fleet_map_weights(&map, "x", "1,1,1", &err), -ENOSPC);
+	CU_ASSERT_EQUAL(pbox_fleet_map_balance(&map, "x", weight, "", names, 2, &err), 0);
+	UNIT_EQ_U64(map.n_jobs, PBOX_FLEET_JOBS);
+	UNIT_EQ_U64(pbox_fleet_weight(&map, "j7", 0), PBOX_FLEET_FULL);
+	CU_ASSERT_EQUAL(pbox_fleet_map_forget(&map, "a", "even again", &err), 0);
+	UNIT_EQ_U64(pbox_fleet_weight(&map, "a", 2), PBOX_FLEET_FULL);
+	CU_ASSERT_EQUAL(pbox_fleet_map_balance(&map, "y", weight, "", names, 2, &err), 0);
+	CU_ASSERT_EQUAL(pbox_fleet_map_balance(&map, "z", weight, "",
+				(const char[2][PBOX_FLEET_NAME]){"x", "y"}, 2, &err),
+		-ENOSPC);
+}
+
+static void
 test_a_person_changes_states(void)
 {
 	static struct pbox_fleet_map map;
@@ -440,6 +494,7 @@ const struct unit_test unit_tests[] = {
 	{"a map is the same after etcd", test_map_is_the_same_after_etcd},
 	{"maps that make no sense", test_maps_that_make_no_sense},
 	{"weights", test_weights},
+	{"weights that the agent sets", test_weights_that_the_agent_sets},
 	{"a person changes states", test_a_person_changes_states},
 	{"keys of a fleet", test_view},
 	{"requests", test_requests},

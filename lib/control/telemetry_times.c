@@ -2,6 +2,9 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "control_priv.h"
 #include "reply.h"
 
@@ -20,6 +23,22 @@ add_times(const struct pbox_stats_msg *m, struct rte_tel_data *d)
 		reply_text(d, name, "%u %.9g %.9g %.9g", m->box[i].rounds, m->box[i].seconds,
 			m->box[i].squares, m->box[i].exposed);
 	}
+}
+
+/* How much of the job each box is to have, by the newest map. */
+static void
+add_shares(const struct pbox_job *job, unsigned boxes, struct rte_tel_data *d)
+{
+	char text[24 * PBOX_MAX_BOXES] = "";
+	struct pbox_homes_view v;
+	size_t n = 0;
+
+	pbox_registrar_view_homes(job, &v);
+	for (unsigned i = 0; i < boxes; i++)
+		n += (size_t)snprintf(text + n, sizeof(text) - n, i > 0 ? " %" PRIu64 : "%" PRIu64,
+			v.elements[i]);
+	rte_tel_data_add_dict_u64(d, "map", v.epoch);
+	reply_text(d, "elements", "%s", text);
 }
 
 static void
@@ -44,6 +63,7 @@ on_times(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_
 	reply_text(d, "job", "%s", j.name);
 	rte_tel_data_add_dict_u64(d, "workers", j.workers);
 	rte_tel_data_add_dict_u64(d, "boxes", b->boxes);
+	add_shares(job, b->boxes, d);
 	if (end < j.workers)
 		rte_tel_data_add_dict_u64(d, "next", end);
 	for (unsigned w = first; w < end; w++) {

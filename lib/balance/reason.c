@@ -23,7 +23,7 @@ pbox_balance_text(const struct pbox_balance_action *a, char *text, size_t n)
 {
 	switch (a->cause) {
 	case PBOX_BALANCE_LOST:
-		snprintf(text, n, "box %u does not serve: the other boxes take its %.1f MB", a->box,
+		snprintf(text, n, "box %u does not serve: the other boxes take its %.3g MB", a->box,
 			(double)a->moves / 1e6);
 		break;
 	case PBOX_BALANCE_STRAGGLER:
@@ -42,12 +42,12 @@ pbox_balance_text(const struct pbox_balance_action *a, char *text, size_t n)
 		break;
 	case PBOX_BALANCE_TRY:
 		snprintf(text, n,
-			"%.1f MB go from box %u to box %u to see whether a round gets shorter than %.3g s",
+			"%.3g MB go from box %u to box %u to see whether a round gets shorter than %.3g s",
 			(double)a->moves / 1e6, a->box, a->to, a->before);
 		break;
 	case PBOX_BALANCE_BACK:
 		snprintf(text, n,
-			"the last change did not make a round as short as predicted (%.3g s before, %.3g s after): %.1f MB go back",
+			"the last change did not make a round as short as predicted (%.3g s before, %.3g s after): %.3g MB go back",
 			a->before, a->after, (double)a->moves / 1e6);
 		break;
 	}

@@ -98,12 +98,12 @@ test_text(void)
 		.after = 0.19,
 		.moves = 17000000,
 		.bytes = {92, 8}};
-	static const char *const text[] = {"box 1 does not serve: the other boxes take its 17.0 MB",
+	static const char *const text[] = {"box 1 does not serve: the other boxes take its 17 MB",
 		"box 1 takes 3.9 times as long as the others: 8 % of the bytes from now on, a round 0.41 s -> 0.19 s",
 		"spare box 1 is taken in with 8 % of the bytes: a round 0.41 s -> 0.19 s",
 		"box 1 is let go: a round without it 0.41 s -> 0.19 s",
-		"17.0 MB go from box 1 to box 2 to see whether a round gets shorter than 0.41 s",
-		"the last change did not make a round as short as predicted (0.41 s before, 0.19 s after): 17.0 MB go back"};
+		"17 MB go from box 1 to box 2 to see whether a round gets shorter than 0.41 s",
+		"the last change did not make a round as short as predicted (0.41 s before, 0.19 s after): 17 MB go back"};
 
 	for (unsigned i = 0; i <= PBOX_BALANCE_BACK; i++) {
 		char got[PBOX_BALANCE_TEXT];

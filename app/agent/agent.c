@@ -29,7 +29,8 @@
 
 /* Weights of findings: the highest is shown. */
 enum {
-	BLAME_CLOCK = 1,
+	BLAME_SLOW = 1,
+	BLAME_CLOCK,
 	BLAME_GONE,
 	BLAME_UNABLE,
 	BLAME_LEASE,
@@ -384,6 +385,7 @@ static void
 agent_judge(struct agent *a, uint64_t now)
 {
 	const struct pbox_fleet_map *map = &a->view.map;
+	char slow[200];
 
 	a->finding = (struct agent_finding){0};
 	agent_blame_etcd(a, now);
@@ -410,6 +412,10 @@ agent_judge(struct agent *a, uint64_t now)
 			"does a time service run? Certificates and times of logs depend on it, leases do not",
 			"this host's clock was set back by %llu s",
 			(unsigned long long)a->set_back_s);
+	if (load_finding(a, slow, sizeof(slow)))
+		agent_blame(a, BLAME_SLOW, false,
+			"pbox-ctl cluster shows the times of all boxes: its link, its CPU, or what else runs there",
+			"%s", slow);
 }
 
 /* ---- the loop ------------------------------------------------------------------------------------------------- */
@@ -447,8 +453,10 @@ agent_step(struct agent *a)
 	now = agent_now();
 	agent_etcd(a, now);
 	now = agent_now();
-	if (a->seen && a->view.has_map && agent_holds(a, now) && a->bad_ns == 0)
+	if (a->seen && a->view.has_map && agent_holds(a, now) && a->bad_ns == 0) {
 		apply_map(a);
+		load_step(a);
+	}
 	agent_judge(a, now);
 	if (now >= a->report_ns || strcmp(a->finding.text, a->reported.text) != 0)
 		state_report(a, now);

@@ -13,6 +13,7 @@
 
 #include <curl/curl.h>
 
+#include <pbox_balance.h>
 #include <pbox_fleet.h>
 #include <pbox_options.h>
 
@@ -119,6 +120,9 @@ struct box {
 int box_ask(struct box *b, const char *command, json_t **answer, struct pbox_error *err);
 /* Its list, and its jobs. */
 int box_look(struct box *b, struct pbox_error *err);
+/* A text of an answer, whole; "" where there is none. */
+void box_text(const json_t *j, const char *name, char *out, size_t size);
+bool box_same_run(const struct box_job *x, const struct box_job *y);
 void box_close(struct box *b);
 
 /* ---- agent.c -------------------------------------------------------------------------------------- */
@@ -128,6 +132,29 @@ struct agent_finding {
 	int weight; /* 0: nothing */
 	bool harmful;
 	char text[200], next[160];
+};
+
+/* Sums since a worker began: rounds, their seconds, the squares of these, and what programs waited for. */
+struct load_sums {
+	double rounds, seconds, squares, exposed;
+};
+
+/* A job whose boxes are compared. */
+struct load_job {
+	struct box_job job;
+	struct pbox_balance *room; /* NULL: nothing has been measured yet */
+	unsigned boxes, workers;
+	unsigned next;          /* worker that is asked for next */
+	struct load_sums *last; /* of each worker: all rounds, then those of each box */
+	double *from; /* of each worker: rounds before this one do not count; negative: nothing is known */
+	uint64_t quiet_ns; /* chunks move until then */
+	uint64_t elements[PBOX_FLEET_BOXES];
+	uint32_t weight[PBOX_FLEET_BOXES]; /* of the last action */
+	uint64_t pending;     /* epoch of the map that they are not in yet; 0: they are */
+	unsigned wait, pause; /* actions that are left out; after the next one that moves nothing */
+	char text[PBOX_BALANCE_TEXT];       /* the last action; "": there was none */
+	char refused[200];                  /* why its chunks cannot move; "": they can */
+	char said[PBOX_BALANCE_TEXT + 300]; /* what the log has last */
 };
 
 struct agent {
@@ -160,6 +187,10 @@ struct agent {
 		uint64_t epoch, tried_ns,
 			bad_ns; /* bad_ns: since when it cannot be done; 0: it is done */
 	} done[PBOX_FLEET_JOBS];
+	/* Of the first box: jobs whose boxes are compared. */
+	unsigned n_load;
+	struct load_job load[PBOX_FLEET_JOBS];
+	uint64_t load_ns;
 	uint64_t applied; /* epoch of the map that the box has been made to follow */
 	struct agent_finding finding, reported;
 };
@@ -184,10 +215,33 @@ void state_report(struct agent *a, uint64_t now);
 
 /* Make the box do what the map says. */
 void apply_map(struct agent *a);
+/* Is it so for this job? @p refused_ns: since when the box refuses it, 0: it does not. */
+bool apply_done(const struct agent *a, const struct box_job *job, uint64_t *refused_ns);
+/* These weights, now; @p moved: chunks. */
+int apply_weights(struct agent *a, const struct box_job *job, const uint32_t *weight,
+	int64_t *moved, struct pbox_error *err);
+
+/* ---- measure.c ----------------------------------------------------------------------------------- */
+
+/* Ask the box what workers of a job have measured. 1: all of them were asked; 0: the others in the next turn. */
+int measure_job(struct agent *a, struct load_job *j, struct pbox_error *err);
+/* Chunks move from now on. */
+void measure_moved(struct load_job *j);
+void measure_free(struct load_job *j);
+
+/* ---- load.c -------------------------------------------------------------------------------------- */
+
+/* Look which box is slow, and move load away from it; does nothing between two looks. */
+void load_step(struct agent *a);
+/* A box that is slow, as a sentence; false: none is. */
+bool load_finding(const struct agent *a, char *text, size_t size);
+/* Who decides on a job's weights, in a word or two. */
+const char *load_rule(const struct agent *a, const struct load_job *j);
+json_t *load_state(const struct agent *a);
 
 /* ---- command.c ----------------------------------------------------------------------------------- */
 
-/* drain, serve, weigh: a change of the map by a person. Exit status. */
+/* drain, serve, weigh, balance: a change of the map by a person. Exit status. */
 int command_run(struct etcd *e, const char *fleet, int argc, char **argv);
 
 #endif /* AGENT_H */

@@ -17,17 +17,7 @@
 
 #define AGAIN (5 * AGENT_S)
 #define PATIENT \
-	(15 * AGENT_S)     /* before a person hears of it: tables are mapped, workers come back */
-#define SAME (3 * AGENT_S) /* begins of one run differ by less, as they are computed */
-
-static bool
-apply_same_run(const struct box_job *x, const struct box_job *y)
-{
-	uint64_t apart =
-		x->begun_ns > y->begun_ns ? x->begun_ns - y->begun_ns : y->begun_ns - x->begun_ns;
-
-	return strcmp(x->name, y->name) == 0 && x->number == y->number && apart < SAME;
-}
+	(15 * AGENT_S) /* before a person hears of it: tables are mapped, workers come back */
 
 /* Those of jobs that are over make room. */
 static void
@@ -36,7 +26,7 @@ apply_forget(struct agent *a)
 	for (unsigned i = 0; i < a->n_done;) {
 		unsigned k = 0;
 
-		while (k < a->box.n_jobs && !apply_same_run(&a->done[i].job, &a->box.job[k]))
+		while (k < a->box.n_jobs && !box_same_run(&a->done[i].job, &a->box.job[k]))
 			k++;
 		if (k < a->box.n_jobs)
 			i++;
@@ -50,7 +40,7 @@ apply_entry(struct agent *a, const struct box_job *job)
 {
 	unsigned i = 0;
 
-	while (i < a->n_done && !apply_same_run(&a->done[i].job, job))
+	while (i < a->n_done && !box_same_run(&a->done[i].job, job))
 		i++;
 	if (i == a->n_done) {
 		memset(&a->done[i], 0, sizeof(a->done[i]));
@@ -70,26 +60,52 @@ apply_even(const struct agent *a, const char *job)
 	return true;
 }
 
-static int
-apply_job(struct agent *a, const struct box_job *job, struct pbox_error *err)
+int
+apply_weights(struct agent *a, const struct box_job *job, const uint32_t *weight, int64_t *moved,
+	struct pbox_error *err)
 {
 	char command[256];
 	size_t n = (size_t)snprintf(command, sizeof(command), "/pbox/weigh,#%u", job->number);
 	json_t *answer;
-	int64_t moved;
 	int ret;
 
 	for (unsigned i = 0; i < a->box.n && n < sizeof(command); i++)
-		n += (size_t)snprintf(command + n, sizeof(command) - n, ",%" PRIu32,
-			pbox_fleet_weight(&a->view.map, job->name, i));
+		n += (size_t)snprintf(command + n, sizeof(command) - n, ",%" PRIu32, weight[i]);
 	ret = box_ask(&a->box, command, &answer, err);
-	moved = json_integer_value(json_object_get(answer, "chunks"));
+	*moved = json_integer_value(json_object_get(answer, "chunks"));
+	json_decref(answer);
+	return ret;
+}
+
+static int
+apply_job(struct agent *a, const struct box_job *job, struct pbox_error *err)
+{
+	uint32_t weight[PBOX_FLEET_BOXES];
+	int64_t moved;
+	int ret;
+
+	for (unsigned i = 0; i < a->box.n; i++)
+		weight[i] = pbox_fleet_weight(&a->view.map, job->name, i);
+	ret = apply_weights(a, job, weight, &moved, err);
 	if (ret == 0 && moved > 0)
 		pbox_log(PBOX_LOG_INFO,
 			"map of epoch %" PRIu64 ": %" PRId64 " chunks of job '%s' move",
 			a->view.map.epoch, moved, job->name);
-	json_decref(answer);
 	return ret;
+}
+
+bool
+apply_done(const struct agent *a, const struct box_job *job, uint64_t *refused_ns)
+{
+	*refused_ns = 0;
+	for (unsigned i = 0; i < a->n_done; i++) {
+		if (!box_same_run(&a->done[i].job, job))
+			continue;
+		*refused_ns = a->done[i].bad_ns;
+		return a->done[i].epoch == a->view.map.epoch &&
+		       a->done[i].job.tables == job->tables && a->done[i].bad_ns == 0;
+	}
+	return false;
 }
 
 static void

@@ -17,7 +17,8 @@
 
 #define ANSWER  (64 * 1024) /* bytes; DPDK's have 16 KiB */
 #define PATIENT 2 /* seconds for an answer: shorter than a lease leaves between two keep-alives */
-#define PARTS   4 /* NAME, NAME_more, ... */
+#define SAME    (3 * AGENT_S) /* begins of one run differ by less, as they are computed */
+#define PARTS   4             /* NAME, NAME_more, ... */
 
 void
 box_close(struct box *b)
@@ -118,8 +119,16 @@ box_ask(struct box *b, const char *command, json_t **answer, struct pbox_error *
 	return -EPROTO;
 }
 
-/* A text of an answer, whole. */
-static void
+bool
+box_same_run(const struct box_job *x, const struct box_job *y)
+{
+	uint64_t apart =
+		x->begun_ns > y->begun_ns ? x->begun_ns - y->begun_ns : y->begun_ns - x->begun_ns;
+
+	return strcmp(x->name, y->name) == 0 && x->number == y->number && apart < SAME;
+}
+
+void
 box_text(const json_t *j, const char *name, char *out, size_t size)
 {
 	char key[64];

@@ -34,6 +34,8 @@ command_change(struct pbox_fleet_map *map, char **argv, struct pbox_error *err)
 
 	if (strcmp(argv[0], "weigh") == 0)
 		return pbox_fleet_map_weights(map, argv[1], argv[2], err);
+	if (strcmp(argv[0], "balance") == 0)
+		return pbox_fleet_map_leave(map, argv[1], argv[2], err);
 	ret = command_box(argv[1], &box, err);
 	if (ret != 0)
 		return ret;
@@ -75,9 +77,10 @@ command_run(struct etcd *e, const char *fleet, int argc, char **argv)
 	int ret = -EBUSY;
 
 	if (!(argc == 2 && (strcmp(argv[0], "drain") == 0 || strcmp(argv[0], "serve") == 0)) &&
-		!(argc == 3 && strcmp(argv[0], "weigh") == 0)) {
+		!(argc == 3 && strcmp(argv[0], "weigh") == 0) &&
+		!((argc == 2 || argc == 3) && strcmp(argv[0], "balance") == 0)) {
 		fprintf(stderr,
-			"pbox-agent: drain BOX, serve BOX, or weigh JOB WEIGHT,WEIGHT,...: see pbox-agent --help\n");
+			"pbox-agent: drain BOX, serve BOX, weigh JOB WEIGHT,WEIGHT,..., or balance JOB [WEIGHT,WEIGHT,...]: see pbox-agent --help\n");
 		return 2;
 	}
 	for (unsigned i = 0; i < TRIES && ret == -EBUSY; i++)

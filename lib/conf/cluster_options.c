@@ -42,6 +42,20 @@ const struct pbox_conf_option conf_cluster_options[] = {
 		.def = "15s",
 		.brief = "silence of an agent after which its box is gone",
 		.more = "Alike at all boxes. Longer than etcd takes to choose another leader."),
+	ROW(BOOL, "balance", balance,
+		.def = "no",
+		.example = "yes",
+		.brief = "chunks move away from a box that is slow",
+		.more = "Of jobs at all boxes, while they train, by what their workers measure; the agent of the first box does it. Weights that a person has set stay. no: it only says which box is slow."),
+	RANGE(U32, "balance-window", balance_window, 5, 10000, .unit = "rounds",
+		.def = "20",
+		.brief = "rounds measured before boxes are compared",
+		.more = "A box is slow after two such windows."),
+	ROW(BOOL, "balance-scale", balance_scale,
+		.def = "no",
+		.example = "yes",
+		.brief = "balance takes boxes in, and lets boxes go",
+		.more = "Takes in those without chunks, and lets go those that rounds do not miss. Needs balance."),
 };
 #undef TARGET
 /* clang-format on */
@@ -136,6 +150,9 @@ conf_cluster_check(
 		return pbox_fail(err, EINVAL,
 			"%s needs boxes: write boxes = with an address of each box above all sections",
 			where);
+	if (c->balance_scale && !c->balance)
+		return pbox_fail(err, EINVAL,
+			"%s: balance-scale is a part of balance: write balance = yes, too", where);
 	if ((c->cert[0] == '\0') != (c->key[0] == '\0'))
 		return pbox_fail(
 			err, EINVAL, "%s: cert and key go together: set both, or none", where);

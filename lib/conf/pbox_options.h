@@ -84,6 +84,8 @@ struct pbox_cluster_options {
 	char user[64];
 	struct pbox_conf_secret password;
 	uint64_t lease_ns;
+	bool balance, balance_scale;
+	uint32_t balance_window; /**< rounds */
 };
 
 /** About 100 KiB: not for a stack. Holds secrets: pbox_options_wipe() when done. */

@@ -372,6 +372,8 @@ test_cluster(void)
 	CU_ASSERT_PTR_NOT_NULL_FATAL(conf);
 	UNIT_EQ_U64(o.n_clusters, 1);
 	UNIT_EQ_U64(o.clusters[0].lease_ns, 15000000000);
+	CU_ASSERT(!o.clusters[0].balance && !o.clusters[0].balance_scale);
+	UNIT_EQ_U64(o.clusters[0].balance_window, 20);
 	CU_ASSERT_EQUAL(pbox_options_etcd(o.clusters[0].etcd, url, &err), 2);
 	CU_ASSERT_STRING_EQUAL(url[0], "http://10.0.0.9:2379");
 	CU_ASSERT_STRING_EQUAL(url[1], "http://e2:2379");
@@ -394,6 +396,8 @@ test_cluster(void)
 		"[cluster f-1] (FILE line 6): user and password go together: set both, or none");
 	bad("boxes = 10.0.0.1, 10.0.0.2\n" CLUSTER("etcd = http://a:1\nca = c\n"),
 		"[cluster f-1] (FILE line 6): ca and cert are for TLS, and the endpoints are http://: write https://");
+	bad("boxes = 10.0.0.1, 10.0.0.2\n" CLUSTER("etcd = http://a:1\nbalance-scale = yes\n"),
+		"[cluster f-1] (FILE line 6): balance-scale is a part of balance: write balance = yes, too");
 	bad("boxes = 10.0.0.1, 10.0.0.2\n" PORT JOB "[cluster a/b]\netcd = http://a:1\n",
 		"FILE line 6: [cluster a/b]: a fleet's name has letters, digits, ., _ and -");
 }

@@ -37,7 +37,7 @@ def place(text):
 
 def train(args, n, rank, opt, model, data, pause):
     loader = opt.loader(data, args.batch, seed=args.seed, num_workers=args.loaders)
-    shares, killed, stopped = 0, place(args.kill), place(args.stop)
+    shares, ahead, killed, stopped = 0, 0, place(args.kill), place(args.stop)
     while opt.trained_rounds < args.rounds:
         for x, y in loader:
             if opt.trained_rounds >= args.rounds:  # others have done the last ones
@@ -60,9 +60,15 @@ def train(args, n, rank, opt, model, data, pause):
                 with subprocess.Popen(["sh", "-c", f"sleep 1; kill -CONT {os.getpid()}"]):
                     os.kill(os.getpid(), signal.SIGSTOP)
                 say("goes on", *here)
+            before = opt.trained_rounds
             opt.step()
+            ahead += n > 0 and args.ahead > 0 and opt._stale.waits
+            if opt.round_ended != (opt.trained_rounds == before + 1):
+                say("worker", rank, "has failed: round_ended is", opt.round_ended, "and rounds were", before, "then", opt.trained_rounds)
             if opt.round_ended and opt.trained_rounds == args.rounds:
                 break
+    if args.ahead and n > 0:
+        say("ahead", rank, ahead)
     bits = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
     say("digest", n, rank, hashlib.sha256(bits).hexdigest())
 
@@ -91,8 +97,9 @@ def watch_leave(model, opt, rank):
 
 def worker(args, n, rank, data, pause):
     model = network()
+    of = [float(x) for x in args.ahead_of.split("@")] if args.ahead_of else [-1, 0]
     opt = pbox.torch.SGD(model.parameters(), lr=args.lr, momentum=args.momentum, slots=args.slots, worker=rank, workers=n,
-                         job=args.job, policy="reassign", timeout=60.0, left=60.0, send_early=args.early)
+                         job=args.job, policy="reassign", timeout=60.0, left=60.0, send_early=args.early, ahead=of[1] if rank == of[0] else args.ahead)
     if args.early:
         watch_leave(model, opt, rank)
     began = time.monotonic()
@@ -112,6 +119,9 @@ def main():
     p.add_argument("--job", default="plan")
     p.add_argument("--stop", default="")
     p.add_argument("--short", default="", help="RANK@FIRST-LAST: it says in these rounds that it has no memory")
+    p.add_argument("--ahead", type=float, default=0.0)
+    p.add_argument("--ahead-of", default="", help="RANK@SHARE: that worker's is another one")
+    p.add_argument("--samples", type=int, default=1 << 30, help="of the data, at most: epochs are shorter")
     p.add_argument("--early", action="store_true")
     p.add_argument("--slots", type=int, default=32)
     p.add_argument("--batch", type=int, default=256)
@@ -124,10 +134,11 @@ def main():
     args = p.parse_args()
     torch.set_num_threads(1)
     data = Images(args.data)
+    data.images, data.labels = data.images[:args.samples], data.labels[:args.samples]
     if args.what == "one":
         model = network()
         opt = Reference("momentum" if args.momentum else "sgd", model.parameters(), lr=args.lr, momentum=args.momentum,
-                        slots=args.slots)
+                        slots=args.slots, ahead=args.ahead)
         train(args, 0, 0, opt, model, data, 0.0)
         return 0
     speeds = [float(s) for s in args.speeds.split(",")]

@@ -19,6 +19,7 @@ import pbox.torch
 from pbox import _lib
 from pbox.torch import _agree, _session, _slots, reference
 from pbox.torch._slots import Batch, Slots, SlotSampler
+from pbox.torch._stale import LooseTree, early_first, quarters_of
 from pbox.torch._tree import Tree, separate
 from tests import fake_box, workers
 from tests.fake_box import FakeLib
@@ -152,6 +153,56 @@ class Trees(unittest.TestCase):
             want += s + 1.0
         self.assertTrue(torch.equal(tree.done[0][0], want))
         self.assertTrue(torch.equal(tree.done[0][1], want))
+
+
+class LooseTrees(Trees):
+    """Slots in any order give the sums of slots in order."""
+
+    def test_any_order(self):
+        draw = random.Random(1)
+        for first in range(self.V):
+            for end in range(first + 1, self.V + 1):
+                nodes, want, _ = self.brought(first, end)
+                tree = LooseTree(nodes, self.V)
+                slots = list(range(first, end))
+                draw.shuffle(slots)
+                for s in slots:
+                    self.assertFalse(tree.complete)
+                    tree.add(s, [self.value(s, i) for i in range(3)], s + 1)
+                self.assertTrue(tree.complete)
+                self.assertEqual(tree.slots(), set(slots))
+                self.same(tree, want)
+
+    def test_owners_change(self):
+        """Of what was computed for other nodes, what these do not cut is taken; the rest is computed again."""
+        draw = random.Random(2)
+        for _ in range(300):
+            a, b = sorted(draw.sample(range(self.V + 1), 2))
+            c, d = sorted(draw.sample(range(self.V + 1), 2))
+            early = LooseTree(self.brought(a, b)[0], self.V)
+            for s in draw.sample(range(a, b), draw.randint(0, b - a)):
+                early.add(s, [self.value(s, i) for i in range(3)], s + 1)
+            nodes, want, _ = self.brought(c, d)
+            tree, had = LooseTree(nodes, self.V), early.slots()
+            done = tree.take_over(early)
+            self.assertLessEqual(done, had & set(range(c, d)))
+            for s in set(range(c, d)) - done:
+                tree.add(s, [self.value(s, i) for i in range(3)], s + 1)
+            self.assertTrue(tree.complete)
+            self.same(tree, want)
+
+    def same(self, tree, want):
+        self.assertEqual(tree.samples, want.samples)
+        for mine, theirs in zip(tree.done, want.done):
+            for a, b in zip(mine, theirs):
+                self.assertTrue((a is None) == (b is None) and (a is None or BITS(a, b)))
+
+    def test_share(self):
+        self.assertEqual([quarters_of(x) for x in (0.25, 0.5, 0.75, 1, 1.0)], [1, 2, 3, 4, 4])
+        for wrong in (0.3, 1.25, -0.25, 2):
+            with self.assertRaisesRegex(pbox.PBoxInvalid, "0.25, 0.5, 0.75 or 1"):
+                quarters_of(wrong)
+        self.assertEqual(early_first(range(1, 8), 2), (1, 4, 5, 2, 3, 6, 7))
 
 
 class Numbers(Dataset):

@@ -23,6 +23,7 @@ from ._early import Early
 from ._session import (DECLARE_SECONDS, between_rounds, check_slots, connect, goes_by_slots,
                        trains, trains_no_more)
 from ._slots import Slots, SlotTraining
+from ._stale import QUARTERS, LooseTree, Stale, quarters_of
 from ._state import State
 from ._tree import Sums, Tree, separate
 from ._work import Work
@@ -62,6 +63,10 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
 
     send_early         with policy="reassign": gradients of this worker's last slot of a round leave while backward() goes on, so each
                        slot has one backward(), and nobody changes gradients between that and step(). The bits are the same
+
+    ahead              with policy="reassign": 0.25, 0.5, 0.75 or 1 of the slots are computed on the parameters of a round before, so that a worker
+                       goes on with them while parameters are on their way: see train.md. Another algorithm than without, the same at
+                       all workers
 
     least              with policy="reassign": the training begins with this many of `workers`, and others come and go while it
                        runs: see train.md. Each takes a free number, and all name the run (PBOX_RUN)
@@ -104,7 +109,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                  push: str = "fp32", pull: str = "fp32", clip_value: float = 0.0,
                  local_clip: bool = False, local_backward: bool = False, client: Optional[Client] = None,
                  declare_timeout: Optional[float] = None, first_round: int = 0,
-                 slots: Optional[int] = None, send_early: bool = False, **options: Any) -> None:
+                 slots: Optional[int] = None, send_early: bool = False, ahead: float = 0.0, **options: Any) -> None:
         self._declared = False
         if not 0 <= _checks.real(clip_value, "clip_value") < math.inf:
             raise PBoxInvalid(f"clip_value is {clip_value}: needed is 0 (off) or more")
@@ -114,6 +119,10 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         first_round = _checks.whole(first_round, "first_round", (1 << 64) - 1)
         first_round, skipped = first_round & _checks.U32, first_round >> 32
         self._op, self._push, self._pull = op, push, pull
+        self._quarters = quarters_of(ahead) if ahead else 0
+        if self._quarters and (send_early or first_round or options.get("least") is not None):
+            raise PBoxInvalid("ahead= goes without send_early, first_round and least: who begins in a running job lacks the parameters of the round "
+                              "before")
         self.local_clip = local_clip
         specs = self._list_parameters()
         if slots is not None and client is None:
@@ -139,6 +148,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                 self._begin_plan()
             if send_early:
                 self._check_early()
+            if self._quarters and (self._work is None or self._pull != "fp32"):
+                raise PBoxInvalid("ahead= is for policy='reassign' with pull='fp32'")
             self._prepare()
             self._kept = State(self.table, self._arrays, self._counted, self._all,
                                self._group_of, self._order, len(self.param_groups))
@@ -147,6 +158,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             self._resumed = first_round > 0 and self.table.next_round == first_round > 1
             if not self._resumed and not self._is_newcomer:
                 self._share_parameters()
+            if self._stale is not None:
+                self._stale.begins()
             self._discards = None if alone or local_backward else _skip.Discards(self._all)
         except BaseException:
             self._session.release()
@@ -200,7 +213,12 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         if self._push != "fp32":
             raise PBoxInvalid(f"policy='reassign' and push={self._push!r}: how a narrow sum is rounded would depend on the plan; take "
                               "push='fp32' (pull= may be narrow)")
-        self._work = Work(self.table, self._slots, [p.data for p in self._all] if self._pull == "fp32" else ())
+        if self._quarters:
+            self._stale = Stale(self._quarters, self._all)
+        self._work = Work(self.table, self._slots, [p.data for p in self._all] if self._pull == "fp32" and not self._quarters else (), self._stale)
+        if self._quarters and self._work.newcomer:
+            raise PBoxInvalid("this job trains with ahead=, and has begun without this worker, which lacks the parameters of the round before: it goes on "
+                              "without it")
 
     def _check_early(self) -> None:
         if self._work is None or self._pull != "fp32":
@@ -220,7 +238,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         return self._work is not None and self._work.newcomer
 
     @property
-    def _tree(self) -> Tree:
+    def _tree(self) -> Union[Tree, LooseTree]:
         return self._fixed_tree if self._work is None else self._work.tree
 
     @property
@@ -249,8 +267,10 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                 self._all.append(p)
                 self._group_of.append(g)
                 self._order.append(order)
+                # workers that differ in it must not meet: a declaration has it in its names
+                early = f", {self._quarters} of {QUARTERS} slots ahead" if self._quarters else ""
                 specs.append(Tensor(f"group {g} parameter {i} {_layout.label(order)}"
-                                    f"{tuple(p.shape)}", p.numel(), g))
+                                    f"{tuple(p.shape)}{early}", p.numel(), g))
         self._device = _device.of(self._all, lambda i: specs[i].name)
         return specs
 
@@ -431,6 +451,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         suspects = {i for i in suspects if self._all[i].numel() > 0}
         if not suspects:
             return []
+        if self._stale is not None:
+            return sorted(i for i in suspects if self._stale.differs(i, self._all[i]))
         dtype = _WIRE.get(self._pull, torch.float32)
         theirs = {i: _layout.dense(torch.empty_like(self._all[i].data, dtype=dtype, device="cpu"), self._order[i]) for i in suspects}
         self.table.pull(theirs).wait()
@@ -555,7 +577,13 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                     g.mul_(float(samples))
         for p in self._all:
             p.grad = None
-        self._tree.add(grads, samples)
+        if self._stale is not None and self._stale.waits:
+            assert self._stale.next is not None
+            self._stale.next.add(self._slots.next, grads, samples)
+        elif isinstance(self._tree, LooseTree):
+            self._tree.add(self._slots.next, grads, samples)
+        else:
+            self._tree.add(grads, samples)
         self._slots.count += 1
 
     def _inputs(self, keep: List[torch.Tensor]) -> List[bool]:
@@ -563,6 +591,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         if self._placed is not None and self._slots is None:
             self._placed.download([None if p.grad is None else self._checked(i, p.grad) for i, p in enumerate(self._all)])
             return [p.grad is not None for p in self._all]
+        if self._stale is not None and self._work is not None:
+            self._work.outputs = self._stale.buffers()
         for i, p in enumerate(self._all):
             into = self._placed.outputs[i] if self._placed is not None else self._narrow_pull[i] if self._narrow_pull else \
                 p if self._work is None else self._work.outputs[i]
@@ -668,7 +698,11 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             raise PBoxInvalid("this worker has come to a running job, and has no slots before it asks for a batch: take batches from optimiser.loader()")
         if self._slots is not None:
             self._look_at_data()
-            self._begin_slot()
+            if self._stale is not None:
+                self._stale.slot_ends()
+                self._stale.ended = False
+            if self._stale is None or not self._stale.waits:
+                self._begin_slot()
         inf = _skip.unscale(self, scaler)
         if inf is not None:
             if self.client.policy in ("shrink", "reassign") and self.client.workers > 1:
@@ -680,6 +714,10 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             if self._early.begun:
                 self._end_early()
                 return loss
+        if self._stale is not None and self._stale.waits:
+            self._take(1 if samples is None else samples)
+            self._early_slot_ends()
+            return loss
         if self._slots is not None and not self._slots.last:
             self._take(1 if samples is None else samples)
             self._slots.prepare()
@@ -745,8 +783,51 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         self._todo = [give, begin, compare, tell, told, push, self._end] if scaled else \
             [give, begin, tell, compare, push, self._end] if first else \
             [give, begin, tell, push, compare, self._end]
+        if self._may_go_ahead():
+            self._todo[-1] = self._go_ahead
         self.wait()
         return loss
+
+    # ---- ahead=
+
+    def _may_go_ahead(self) -> bool:
+        """The slots of a round are computed: is there an early one for this worker to go on with? The last slot of a round is none, as a round
+        ends with it; and with an epoch all is here."""
+        slots, stale = self._slots, self._stale
+        if stale is None or slots is None or self._work is None or self._work.again or len(slots.mine) < 2:
+            return False
+        return stale.is_early(stale.order(slots.mine)[0]) and (slots.horizon is None or slots.trained + 1 < slots.horizon)
+
+    def _go_ahead(self, _timeout: Optional[float]) -> None:
+        assert self._work is not None and self._slots is not None
+        self._work.goes_ahead()
+        self._slots.prepare()
+
+    def _early_slot_ends(self) -> None:
+        slots, stale = self._slots, self._stale
+        assert slots is not None and stale is not None
+        if slots.count < len(slots.mine) - 1 and stale.is_early(slots.next):
+            slots.prepare()
+            return
+        self._todo = [self._end]
+        self.wait()
+
+    def _shows(self) -> None:
+        self._remember()
+
+    def _comes_back(self, more: bool) -> None:
+        """From early slots of the next round, if this worker was there."""
+        if self._stale is not None and self._work is not None:
+            self._work.comes_back()
+            if more:
+                self._stale.next = None
+
+    def _round_is_here(self) -> None:
+        assert self._work is not None and self._stale is not None and self._slots is not None
+        self._work.takes_early()
+        self._stale.round_begins()
+        self._stale.ended, self._of_round = True, []
+        self._slots.prepare()
 
     def _end_early(self) -> None:
         """step() of a slot whose gradients have left: the rest goes now."""
@@ -798,11 +879,13 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         self.skipped += 1
 
     def _end(self, timeout: Optional[float]) -> None:
+        began = time.monotonic()
         while True:
             try:
                 self._pending.wait(timeout)
                 break
             except PBoxMore:
+                self._comes_back(more=True)
                 assert self._work is not None and self._slots is not None
                 if self._work.more(self._round):  # step() returns, and the round goes on with slots that were added
                     self._slots.prepare()
@@ -811,12 +894,18 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                 self._inputs(keep)
                 self._pending = self._submit(keep, 1)
         with torch.no_grad():
-            if self._narrow_pull:
+            if self._stale is not None:
+                self._comes_back(more=False)
+                self._stale.stalled = time.monotonic() - began
+                self._stale.result_is_here()
+            elif self._narrow_pull:
                 self._widen()
             elif self._work is not None:
                 for p, new in zip(self._all, self._work.outputs):
                     p.data.copy_(new)
         self._end_round()
+        if self._stale is not None:
+            self._round_is_here()
         self.rounds += 1
         self._remember()
 
@@ -888,6 +977,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
     def push_parameters(self) -> None:
         """Parameters were changed between steps, by all workers alike (WGAN's clamp): the next
         step() begins with those of worker 0."""
+        if self._stale is not None:
+            raise PBoxInvalid("push_parameters() goes without ahead=: slots of the next round have been computed on the parameters before")
         self._values = [p.data for p in self._all]
         self._kept.set_parameters(self._values)
 

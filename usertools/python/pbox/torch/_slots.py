@@ -22,6 +22,7 @@ from torch.utils.data._utils.pin_memory import pin_memory
 
 from .. import _checks
 from ..errors import PBoxInvalid
+from ._stale import Stale
 
 _log = logging.getLogger("pbox")
 
@@ -51,6 +52,7 @@ class Slots:
         self.seed: Optional[int] = None
         self.batch_size = self.samples = 0  # those of the sampler
         self._loaded: Dict[str, Any] = {}  # a state whose sampler has not been made yet
+        self.horizon: Optional[int] = None  # rounds of the training at the end of the epoch that a loader is in
         self.asked = False  # has the program a sampler, or read which slot comes next?
 
     @property
@@ -296,6 +298,7 @@ class SlotLoader:
         if s.epoch != epoch:  # the training went on meanwhile: has it come to its end?
             return
         first, order = s._begin + epoch * s.rounds, s.order(epoch)
+        slots.horizon = first + s.rounds
         ahead, fetched = _Ahead(s, slots, order, first), None
         if self._options.get("num_workers", 0) > 0:
             fetched = iter(DataLoader(self.dataset, batch_sampler=ahead, **self._options))
@@ -303,6 +306,7 @@ class SlotLoader:
             if not slots.mine:
                 t._idle()
                 continue
+            t._goes_on()
             want = (slots.trained, slots.next)
             batch, found = None, False
             while fetched is not None and want in ahead.tags and not found:
@@ -325,6 +329,7 @@ class SlotTraining:
     """What optimisers with slots have in common, that of one process too."""
 
     _slots: Optional[Slots] = None
+    _stale: Optional[Stale] = None  # ahead=
     _of_round: List[Dict[str, Any]] = []  # values of param_groups, as the round in progress began with them
     _followers: Sequence[Any] = ()
     defaults: Dict[str, Any]
@@ -339,7 +344,7 @@ class SlotTraining:
         """A step() ends a slot: raise if it is of a round that began with other hyper-parameters."""
         assert self._slots is not None
         now = [{k: g[k] for k in self.defaults if k in g} for g in self.param_groups]
-        if self._slots.count == 0:
+        if self._slots.count == 0 or not self._of_round:
             self._of_round = copy.deepcopy(now)
             return
         for i, (old, new) in enumerate(zip(self._of_round, now)):
@@ -357,6 +362,11 @@ class SlotTraining:
         batch_size   samples of a whole round; each slot gets an equal part
         drop_last    False: the last round of an epoch is what is left, if it can be shared equally
         """
+        if self._stale is not None:
+            raise PBoxInvalid("sampler() does not see which parameters a slot is computed on, as ahead= needs it: take optimiser.loader()")
+        return self._sampler(dataset, batch_size, seed, drop_last)
+
+    def _sampler(self, dataset: Any, batch_size: int, seed: int, drop_last: bool) -> SlotSampler:
         sampler = SlotSampler(self._with_slots("sampler()"), dataset, batch_size, seed, drop_last)
         work = getattr(self, "_work", None)
         if work is not None:
@@ -370,7 +380,7 @@ class SlotTraining:
         for name in ("batch_sampler", "sampler", "shuffle"):
             if name in options:
                 raise PBoxInvalid(f"loader() draws its batches by the slot: leave {name}= out")
-        return SlotLoader(self, self.sampler(dataset, batch_size, seed, drop_last), dataset, options)
+        return SlotLoader(self, self._sampler(dataset, batch_size, seed, drop_last), dataset, options)
 
     @property
     def _is_newcomer(self) -> bool:
@@ -398,6 +408,16 @@ class SlotTraining:
     def _begins(self) -> None:
         """This worker is to compute: where it has come to a running job, it gets the model and its slots now."""
 
+    def _goes_on(self) -> None:
+        """The next slot begins: the model shows the parameters that it is computed on."""
+        if self._stale is not None:
+            if self._stale.show(self._stale.version_for(self._with_slots("ahead=").next)):
+                self._shows()
+            self._stale.slot_begins()
+
+    def _shows(self) -> None:
+        """The model has other parameters."""
+
     def _idle(self) -> None:
         raise AssertionError("fixed shares have a slot at least")
 
@@ -406,15 +426,18 @@ class SlotTraining:
         """The slot of this worker whose micro-batch comes next."""
         self._with_slots("slot").asked = True
         self._begins()
+        self._goes_on()
         return self._with_slots("slot").next
 
     @property
     def trained_rounds(self) -> int:
         """Rounds that the training has made, those before a checkpoint too."""
         self._with_slots("trained_rounds").asked = True
-        return self._with_slots("trained_rounds").trained
+        return self._with_slots("trained_rounds").trained - (self._stale is not None and self._stale.waits)
 
     @property
     def round_ended(self) -> bool:
         """Has the last step() ended a round? Without slots each one does."""
+        if self._stale is not None:
+            return self._stale.ended
         return self._slots is None or self._slots.count == 0

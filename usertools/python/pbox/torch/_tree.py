@@ -24,7 +24,7 @@ def _plus(left: Optional[torch.Tensor], right: Optional[torch.Tensor]) -> Option
     return left.add_(0.0 if right is None else right)
 
 
-def _merge(left: Tuple[Sums, int], right: Tuple[Sums, int]) -> Tuple[Sums, int]:
+def merge(left: Tuple[Sums, int], right: Tuple[Sums, int]) -> Tuple[Sums, int]:
     sums, theirs = left[0], right[0]
     for i, other in enumerate(theirs):
         sums[i] = _plus(sums[i], other)
@@ -70,7 +70,7 @@ class Tree:
         full = self._in_node
         while full % 2 == 0:  # two neighbours of the same level
             right = stack.pop()
-            stack.append(_merge(stack.pop(), right))
+            stack.append(merge(stack.pop(), right))
             full //= 2
         if self._in_node == self.nodes[len(self.done)][1]:
             self._end_node()
@@ -97,7 +97,7 @@ class Tree:
         stack = self._stack
         while len(stack) > 1:
             right = stack.pop()
-            stack.append(_merge(stack.pop(), right))
+            stack.append(merge(stack.pop(), right))
         sums, samples = stack.pop()
         self.done.append(sums)
         self.samples.append(samples)

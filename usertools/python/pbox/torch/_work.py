@@ -10,7 +10,7 @@ already, their sums are kept, and all nodes are pushed once more with the new on
 import logging
 import threading
 import time
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
 
@@ -19,6 +19,7 @@ from ..client import Table
 from ..errors import PBoxError, PBoxMismatch
 from ._memory import Memory
 from ._slots import Slots
+from ._stale import LooseTree, Stale
 from ._tree import Sums, Tree
 
 _log = logging.getLogger("pbox")
@@ -48,11 +49,11 @@ class Work:
     """Of one optimiser. `outputs` are where results arrive: the parameters stay those of the round until it has ended,
     so that slots that come late are computed on them."""
 
-    def __init__(self, table: Table, slots: Slots, like: Sequence[torch.Tensor]) -> None:
-        self._table, self._slots = table, slots
+    def __init__(self, table: Table, slots: Slots, like: Sequence[torch.Tensor], stale: Optional[Stale] = None) -> None:
+        self._table, self._slots, self._stale = table, slots, stale
         self.outputs = [torch.empty_like(t) for t in like]
         self.report = _lib.Work()
-        self.tree = Tree(())
+        self.tree: Union[Tree, LooseTree] = Tree(())
         self._kept: Dict[Node, Tuple[Sums, int]] = {}  # nodes of this round that were pushed before
         self.again = False  # is the next push one of a round that was pushed before?
         self._done: List[int] = []  # slots of this round that were pushed
@@ -182,8 +183,49 @@ class Work:
     def _take(self, nodes: Sequence[Node]) -> None:
         """From the next round on these are this worker's."""
         if tuple(nodes) != self.tree.nodes:
-            self.tree = Tree(nodes)
-        self._slots.mine = tuple(s for first, n in nodes for s in range(first, first + n))
+            self.tree = self._new_tree(nodes)
+        self._slots.mine = self._ordered([s for first, n in nodes for s in range(first, first + n)])
+
+    def _new_tree(self, nodes: Sequence[Node]) -> Union[Tree, LooseTree]:
+        return Tree(nodes) if self._stale is None else LooseTree(nodes, self._slots.total)
+
+    def _ordered(self, slots: Sequence[int]) -> Tuple[int, ...]:
+        """As they are computed."""
+        return tuple(slots) if self._stale is None else self._stale.order(slots)
+
+    # ---- ahead=
+
+    def goes_ahead(self) -> None:
+        """The round is pushed, and early slots of the next one begin, as if it had the same owners."""
+        assert self._stale is not None
+        self._stale.waits = True
+        self._stale.next = LooseTree(self.tree.nodes, self._slots.total)
+        self._slots.mine = self._ordered(self._slots.mine)
+        self._slots.trained += 1
+        self._slots.count = 0
+
+    def comes_back(self) -> None:
+        """The result of the round that is pushed is here, or the round wants more of this worker."""
+        assert self._stale is not None
+        if self._stale.waits:
+            self._stale.waits = False
+            self._slots.trained -= 1
+            self._slots.count = len(self._slots.mine)
+
+    def takes_early(self) -> None:
+        """The next round begins: of its slots those that are done, and are this worker's still, come first."""
+        stale, slots = self._stale, self._slots
+        assert stale is not None
+        if stale.next is None:
+            return
+        assert isinstance(self.tree, LooseTree)
+        done = self.tree.take_over(stale.next)
+        stale.next = None
+        if len(done) == len(slots.mine):  # others have got the rest: step() ends a round with a slot, so these are computed again
+            self.tree.clear()
+            done = set()
+        slots.mine = tuple(s for s in slots.mine if s in done) + tuple(s for s in slots.mine if s not in done)
+        slots.count = len(done)
 
     # ---- a round
 
@@ -216,10 +258,10 @@ class Work:
             raise PBoxMismatch(f"round {round}: the box gives this worker the nodes {nodes}, and it has pushed {sorted(self._kept)}: "
                                "they cannot both be right. Start this worker again")
         added = [node for node in nodes if node not in self._kept]
-        self.tree = Tree(added)
+        self.tree = self._new_tree(added)
         self.again = True
         new = [s for first, n in added for s in range(first, first + n)]
-        self._slots.mine = tuple(self._done + new)
+        self._slots.mine = (*self._done, *self._ordered(new))
         self._slots.count = len(self._done)
         return bool(new)
 
@@ -233,6 +275,9 @@ class Work:
         measured = not self.again and bool(self.tree.nodes)
         r.slots = len(self._slots.mine) if measured else 0
         r.compute, r.fixed = max(1e-9, self._pushed - self._begun), 0.0
+        if self._stale is not None:  # what slots hide costs nothing
+            r.compute = max(1e-9, self._stale.busy)
+            exchange = max(0.0, self._stale.stalled - waited)
         r.up = r.down = exchange / 2
         moved = bool(self._kept) or self._table.client.work_due
         self._kept, self._done, self.again = {}, [], False

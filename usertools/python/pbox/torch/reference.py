@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 import torch
 
 from ._slots import Slots, SlotTraining
+from ._stale import Stale, quarters_of
 
 
 def fp32(x: float) -> float:
@@ -109,7 +110,7 @@ class Reference(SlotTraining, torch.optim.Optimizer):
     is tree_reduce of all gradients at once, so it needs memory for them all."""
 
     def __init__(self, kind: str, params: Any, *, slots: Optional[int] = None, op: str = "mean",
-                 **hyper: float) -> None:
+                 ahead: float = 0.0, **hyper: float) -> None:
         adam = kind in ("adam", "adamw")
         defaults = dict(lr=1e-3 if adam else None, momentum=0.0, dampening=0.0,
                         weight_decay=0.01 if kind == "adamw" else 0.0, beta1=0.9, beta2=0.999,
@@ -123,6 +124,10 @@ class Reference(SlotTraining, torch.optim.Optimizer):
         self._samples: List[int] = []
         if slots is not None:
             self._slots = Slots(slots, range(slots))
+        if slots is not None and ahead:
+            self._stale = Stale(quarters_of(ahead), [p for group in self.param_groups for p in group["params"]])
+            self._stale.begins()
+            self._slots = Slots(slots, self._stale.order(range(slots)))
 
     leads = True  # it is alone
 
@@ -138,7 +143,7 @@ class Reference(SlotTraining, torch.optim.Optimizer):
             for p in group["params"]:
                 g = torch.zeros_like(p) if p.grad is None else p.grad.clone()
                 self._parts.setdefault(p, []).append(g)
-                p.grad = tree_reduce(self._parts[p], self._op, self._samples) if last else None
+                p.grad = tree_reduce(self._parts[p], self._op, self._samples, self._slots.mine) if last else None
         self._slots.count += 1
         if not last:
             self._slots.prepare()
@@ -150,11 +155,15 @@ class Reference(SlotTraining, torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        if self._stale is not None:
+            self._stale.ended = False
         if self._slots is not None:
             self._begin_slot()
             if not self._take(samples):
                 return loss
         self._steps += 1
+        if self._stale is not None:
+            self._stale.show(self._stale.newest)
         for group in self.param_groups:
             params: List[torch.nn.Parameter] = group["params"]
             for p in params:
@@ -166,5 +175,13 @@ class Reference(SlotTraining, torch.optim.Optimizer):
             self._parts.clear()
             self._samples.clear()
             self._slots.end_round()
+            self._end_stale()
             self._catch_up(0)
         return loss
+
+    def _end_stale(self) -> None:
+        if self._stale is not None:
+            for into, p in zip(self._stale.buffers(), (p for group in self.param_groups for p in group["params"])):
+                into.copy_(p)
+            self._stale.result_is_here()
+            self._stale.ended = True

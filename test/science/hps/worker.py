@@ -75,7 +75,7 @@ class Log:
         now = time.monotonic()
         if not last:
             self.adding += now - began
-        elif not opt.round_ended:
+        elif not opt.round_ended and opt._stale is None:
             self.more.append(now)
         if opt.round_ended:
             self.ends.append(now)
@@ -129,12 +129,13 @@ def main():
     p.add_argument("--rounds", type=int, required=True)
     p.add_argument("--hidden", type=int, required=True)
     p.add_argument("--slot", type=float, required=True, help="seconds")
+    p.add_argument("--ahead", type=float, default=0.0, help="share of the slots")
     p.add_argument("--kill", type=int, default=-1)
     p.add_argument("--kill-round", type=int, default=0)
     args = p.parse_args()
     torch.set_num_threads(1)
     data, model = training(args.hidden, args.slots)
-    options = {"slots": args.slots, "policy": "reassign"} if args.what == "plan" else {}
+    options = {"slots": args.slots, "policy": "reassign", "ahead": args.ahead} if args.what == "plan" else {}
     opt = pbox.torch.SGD(model.parameters(), lr=0.05, momentum=0.9, box=args.box, job=args.job, worker=args.worker,
                          workers=args.workers, timeout=60.0, left=60.0, **options)
     log, clock = Log(), Clock(args.slot)

@@ -724,11 +724,16 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             return loss
         if self._values is None:
             self._refuse_changed()
+        if self._slots is not None:
+            self._take(1 if samples is None else samples)
+        self._push_round(1 if samples is None else samples, scaler)
+        return loss
+
+    def _push_round(self, samples: int, scaler: Any = None) -> None:
+        """Gradients are complete: push them, and wait."""
         hypers = [self._hyper_values(g) for g in range(len(self.param_groups))]
         for g, group in enumerate(self.param_groups):
             self._check_group(g, group)
-        if self._slots is not None:
-            self._take(1 if samples is None else samples)
         keep: List[torch.Tensor] = []
         has = self._inputs(keep)
         changes = self._changes(hypers)
@@ -772,7 +777,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                 _skip.tell(self, scaler)
 
         def push(timeout: Optional[float]) -> None:
-            self._pending = self._submit(keep, 1 if samples is None else samples)
+            self._pending = self._submit(keep, samples)
 
         def told(_timeout: Optional[float]) -> None:
             if refused:
@@ -786,17 +791,15 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         if self._may_go_ahead():
             self._todo[-1] = self._go_ahead
         self.wait()
-        return loss
 
     # ---- ahead=
 
     def _may_go_ahead(self) -> bool:
-        """The slots of a round are computed: is there an early one for this worker to go on with? The last slot of a round is none, as a round
-        ends with it; and with an epoch all is here."""
+        """The slots of a round are computed: is there an early one for this worker to go on with? With an epoch all is here."""
         slots, stale = self._slots, self._stale
-        if stale is None or slots is None or self._work is None or self._work.again or len(slots.mine) < 2:
+        if stale is None or slots is None or self._work is None or self._work.again or slots.ends_epoch(slots.trained):
             return False
-        return stale.is_early(stale.order(slots.mine)[0]) and (slots.horizon is None or slots.trained + 1 < slots.horizon)
+        return len(slots.mine) > slots.ends_epoch(slots.trained + 1) and stale.is_early(stale.order(slots.mine)[0])
 
     def _go_ahead(self, _timeout: Optional[float]) -> None:
         assert self._work is not None and self._slots is not None
@@ -806,11 +809,21 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
     def _early_slot_ends(self) -> None:
         slots, stale = self._slots, self._stale
         assert slots is not None and stale is not None
-        if slots.count < len(slots.mine) - 1 and stale.is_early(slots.next):
+        # step() ends an epoch, so its last slot is not computed before the round before has ended
+        if slots.count < len(slots.mine) - slots.ends_epoch(slots.trained) and stale.is_early(slots.next):
             slots.prepare()
             return
         self._todo = [self._end]
         self.wait()
+
+    def _push_waiting(self) -> None:
+        slots, stale = self._slots, self._stale
+        assert slots is not None and stale is not None
+        if self._failed is None and not self._todo and not stale.waits and slots.mine and slots.count == len(slots.mine):
+            self._begin_slot()
+            self._refuse_changed()
+            with torch.no_grad():
+                self._push_round(1)
 
     def _shows(self) -> None:
         self._remember()

@@ -65,6 +65,10 @@ class Slots:
         """Is that the last one of the round?"""
         return self.count == len(self.mine) - 1
 
+    def ends_epoch(self, rounds: int) -> bool:
+        """Does the epoch that a loader is in end with the round after so many of the training?"""
+        return self.horizon is not None and rounds + 1 >= self.horizon
+
     def prepare(self) -> None:
         """Random numbers of the next slot begin now."""
         if self.seed is not None and self.mine:  # by plan it may have none
@@ -411,9 +415,13 @@ class SlotTraining:
     def _goes_on(self) -> None:
         """The next slot begins: the model shows the parameters that it is computed on."""
         if self._stale is not None:
+            self._push_waiting()
             if self._stale.show(self._stale.version_for(self._with_slots("ahead=").next)):
                 self._shows()
             self._stale.slot_begins()
+
+    def _push_waiting(self) -> None:
+        """A round whose slots were all computed ahead goes, after what the program does between rounds."""
 
     def _shows(self) -> None:
         """The model has other parameters."""

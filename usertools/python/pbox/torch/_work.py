@@ -221,7 +221,7 @@ class Work:
         assert isinstance(self.tree, LooseTree)
         done = self.tree.take_over(stale.next)
         stale.next = None
-        if len(done) == len(slots.mine):  # others have got the rest: step() ends a round with a slot, so these are computed again
+        if len(done) == len(slots.mine) and slots.ends_epoch(slots.trained):  # others have got the rest: step() is to end the epoch
             self.tree.clear()
             done = set()
         slots.mine = tuple(s for s in slots.mine if s in done) + tuple(s for s in slots.mine if s not in done)

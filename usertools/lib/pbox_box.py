@@ -203,6 +203,28 @@ def pushed_text(arrived):
     return f"{arrived} {'has' if arrived == 1 else 'have'} pushed"
 
 
+# ---- work by plan: a worker of /pbox/work
+
+WORK_HEAD = ["state", "slots", "s/slot", "predicted s", "seen s", "idle %", "memory"]
+
+
+def work_row(number, x):
+    """Its number, and what is below WORK_HEAD."""
+    def seconds(key):
+        return f"{x[key] / 1e6:.4f}" if x.get(key) else "-"
+    idle = f"{x['idle_permille'] / 10:.1f}" if "idle_permille" in x else "-"
+    return [number, "here" if x["here"] else "gone", x["slots"], seconds("slot_us"), seconds("predicted_us"), seconds("seen_us"), idle,
+            memory_text(x)]
+
+
+def memory_text(x):
+    """Slots whose samples a worker's memory holds; short: less than one."""
+    if "memory_samples" not in x:
+        return "-"
+    have, need = x["memory_samples"], x["slot_samples"]
+    return f"short: {have} of {need}" if have < need else f"{have / need:.0f} slots" if have < 1000 * need else "ample"
+
+
 def parser(program, description, status):
     """A command line that names a box."""
     p = argparse.ArgumentParser(prog=program, description=description, epilog=f"Exit status: {status}.")

@@ -14,9 +14,10 @@
 /* A box that was started again may have given numbers to maps that it has forgotten, and no worker remembers: some. */
 #define FORGOTTEN 16
 
-/* May chunks of the job move now? */
+/* May chunks of the job move now? After the loss of a box tables that are not mapped yet may be waiting for just that. */
 static int
-may_move(const struct pbox_registrar *r, const struct pbox_job *job, struct pbox_error *err)
+may_move(const struct pbox_registrar *r, const struct pbox_job *job, bool lost,
+	struct pbox_error *err)
 {
 	const struct pbox_endpoint *first = &r->conf.boxes.at[0];
 
@@ -33,7 +34,7 @@ may_move(const struct pbox_registrar *r, const struct pbox_job *job, struct pbox
 	for (uint32_t i = 0; i < job->n_tables; i++) {
 		const struct pbox_job_table *jt = job->table[i];
 
-		if (jt->failed || !jt->built || jt->shards_open < r->conf.n_shards ||
+		if ((!lost && (jt->failed || !jt->built || jt->shards_open < r->conf.n_shards)) ||
 			(jt->restoring && !jt->moving))
 			return pbox_fail(err, EAGAIN,
 				"table %u of job '%s' is not mapped, or is being restored: wait until it is, or has failed",
@@ -78,13 +79,13 @@ next_epoch(const struct pbox_job *job)
 
 /* What the operator's commands begin with. */
 static int
-command_begin(struct pbox_registrar *r, const struct pbox_job *job, uint16_t id, uint64_t now_ns,
-	struct pbox_error *err)
+command_begin(struct pbox_registrar *r, const struct pbox_job *job, uint16_t id, bool lost,
+	uint64_t now_ns, struct pbox_error *err)
 {
 	r->now_ns = now_ns;
 	if (job == NULL || job->state != PBOX_JOB_OPEN)
 		return pbox_fail(err, ENOENT, "there is no job %u", id);
-	return may_move(r, job, err);
+	return may_move(r, job, lost, err);
 }
 
 int
@@ -96,7 +97,7 @@ pbox_registrar_move(struct pbox_registrar *r, uint16_t id, uint32_t table, uint3
 	uint16_t epoch;
 	int n = 0, ret;
 
-	ret = command_begin(r, job, id, now_ns, err);
+	ret = command_begin(r, job, id, false, now_ns, err);
 	if (ret < 0)
 		return ret;
 	if (table >= job->n_tables)
@@ -137,7 +138,7 @@ pbox_registrar_scale(struct pbox_registrar *r, uint16_t id, uint16_t set, uint64
 	uint16_t epoch;
 	int n, ret;
 
-	ret = command_begin(r, job, id, now_ns, err);
+	ret = command_begin(r, job, id, false, now_ns, err);
 	if (ret < 0)
 		return ret;
 	if (set == 0 || set >> r->conf.boxes.boxes != 0)
@@ -167,7 +168,7 @@ lose_states(struct pbox_registrar *r, const struct pbox_job *job)
 	for (uint32_t i = 0; i < job->n_tables; i++) {
 		const struct pbox_table *t = &job->table[i]->t;
 
-		if (may_leave(job, t, NULL) == 0)
+		if (t->plan == NULL || may_leave(job, t, NULL) == 0)
 			continue;
 		registrar_event(r, PBOX_LOG_WARN,
 			"job '%s': table %u (optimiser %s, results in %s) goes on with parameters as its workers have them, and what the optimiser had gathered of the chunks of that box is 0",
@@ -187,7 +188,7 @@ pbox_registrar_failover(struct pbox_registrar *r, uint16_t id, unsigned box, uin
 	int n, ret;
 
 	*stateless = 0;
-	ret = command_begin(r, job, id, now_ns, err);
+	ret = command_begin(r, job, id, true, now_ns, err);
 	if (ret < 0)
 		return ret;
 	if (box == 0)
@@ -263,7 +264,7 @@ pbox_registrar_weigh(struct pbox_registrar *r, uint16_t id, const uint32_t *weig
 	uint16_t epoch, out = job != NULL ? job->out : 0;
 	int moved, ret;
 
-	ret = command_begin(r, job, id, now_ns, err);
+	ret = command_begin(r, job, id, false, now_ns, err);
 	if (ret == 0)
 		ret = scale_weights(r, weight, n, err);
 	if (ret < 0)

@@ -236,7 +236,7 @@ declaring_progress(struct declaring *g)
 	pbox_text_tame(d->box_says);
 }
 
-/** Go on with another box; 1, or a failure. */
+/** Go on with another box, once its session is there; 1, or a failure. */
 static int
 declare_at(struct pbox_worker *w, struct declaring *g, unsigned box)
 {
@@ -245,8 +245,7 @@ declare_at(struct pbox_worker *w, struct declaring *g, unsigned box)
 	g->agreed = (struct map_seen){0};
 	if (g->mapping && box > 0)
 		g->agreed.got = calloc(g->t->chunks + 1, 1);
-	if (pager_open(&g->pages, w->box[box]) != 0 ||
-		(g->mapping && box > 0 && g->agreed.got == NULL))
+	if (g->mapping && box > 0 && g->agreed.got == NULL)
 		return pbox_client_fail(&g->d->err, PBOX_C_MEMORY,
 			"no memory for table %u of %u tensors", w->tables, g->t->n);
 	g->box = box;
@@ -343,6 +342,9 @@ declare_tick(struct session *s)
 		return;
 	if (g->t == NULL)
 		rc = declare_begin(s, g);
+	if (rc == 0 && g->pages.s == NULL && pager_open(&g->pages, s) != 0)
+		rc = pbox_client_fail(&g->d->err, PBOX_C_MEMORY,
+			"no memory for table %u of %u tensors", s->w->tables, g->t->n);
 	if (rc == 0)
 		rc = proceed(s, g);
 	if (rc < 0)
@@ -361,6 +363,8 @@ declare_due(const struct session *s)
 		return UINT64_MAX;
 	if (g->t == NULL)
 		return g->again_ns;
+	if (g->pages.s == NULL)
+		return 0;
 	if (g->homes.next != NULL)
 		return spread_due(s->w, &g->homes);
 	return pager_due(&g->pages);

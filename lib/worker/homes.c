@@ -152,6 +152,8 @@ homes_renew(struct session *s)
 		spread_end(&w->homes.spread);
 		w->homes.again = true;
 	}
+	if (s->index == 0 && w->tables == 0) /* the run may be another one */
+		w->homes.epoch = w->homes.seen = HOMES_FIRST;
 	if (s->index == 0)
 		w->homes.first = w->homes.epoch;
 	/* what moves there is reported with all that the box has had */

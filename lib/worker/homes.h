@@ -87,6 +87,8 @@ uint64_t spread_due(const struct pbox_worker *w, const struct spread *x);
 void spread_again(struct spread *x);
 void spread_end(struct spread *x);
 
+#define HOMES_FIRST 1 /* epoch of a map from which nothing has moved */
+
 /** Of a worker. */
 struct homes {
 	uint16_t epoch; /* the chunks of its tables are by the map of that */

@@ -13,7 +13,6 @@
 /* The interface to the host: create and destroy, datagrams and time in, what is due out. */
 
 #define LONGEST_SLEEP NS_PER_S
-#define FIRST_EPOCH   1 /* of a map from which nothing has moved */
 
 /** R12.1 */
 static void
@@ -61,7 +60,7 @@ pbox_worker_create(const struct pbox_client_conf *conf, const struct sockaddr_in
 	w->lanes = 1;
 	w->nonce = port->random(port->ctx);
 	w->next_id = (uint32_t)port->random(port->ctx) | 1;
-	w->homes.epoch = w->homes.seen = w->homes.first = FIRST_EPOCH;
+	w->homes.epoch = w->homes.seen = w->homes.first = HOMES_FIRST;
 	if (w->lane[0] == NULL || boxes_session(w, box) == NULL || !worker_copy_conf(w, conf)) {
 		pbox_worker_destroy(w);
 		return NULL;

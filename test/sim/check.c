@@ -283,6 +283,8 @@ sim_box_check_end(struct sim *s)
 	uint64_t contributions = 0, rounds = 0, refused = 0;
 	bool lossless_hold = true;
 
+	if (!s->box->up) /* it stays dead */
+		return;
 	for (unsigned i = 0; i < s->sc.jobs; i++)
 		lossless_hold &=
 			!sim_is_here(s, i) ||

@@ -10,6 +10,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* crashes that are none of the scenario's list: of the box that dies, and of the one that is to be started again */
+#define SIM_DEATH  (SIM_CRASHES + 0)
+#define SIM_REVIVE (SIM_CRASHES + 1)
+
 struct pbox_welcome;
 struct sim;
 struct sim_job_spec;

@@ -14,9 +14,11 @@
  * then it goes on from the version that they hold. Results are those of one box: the reference knows of no move.
  */
 
-#define HOMES 192        /* epochs of a chunk */
-#define AGAIN (100 * MS) /* a command that cannot be done now */
-#define TRIES 20
+#define HOMES    192        /* epochs of a chunk */
+#define AGAIN    (100 * MS) /* a command that cannot be done now */
+#define TRIES    20
+#define FAILOVER (SIM_COMMANDS + 0) /* commands that the death of a box needs */
+#define TAKE_IN  (SIM_COMMANDS + 1)
 
 /* Of a fragment; that of a chunk's first one has its homes. */
 struct sim_moves {
@@ -78,6 +80,8 @@ is_later(uint16_t a, uint16_t b)
 void
 sim_moves_plan(struct sim *s)
 {
+	if (s->sc.dead_box != 0)
+		sim_at(s, s->now + s->sc.dies_ns + s->sc.told_ns, SIM_COMMAND, 0, FAILOVER, NULL);
 	for (unsigned i = 0; i < s->sc.commands; i++) {
 		struct sim_fault k = {.nth = i, .value = {s->sc.command[i].at}};
 
@@ -143,11 +147,96 @@ move_table(struct sim *s, unsigned i, unsigned job, unsigned table, const struct
 	return true;
 }
 
+/* One of them, for one job; -EAGAIN: not now. */
+static int
+give(struct sim *s, unsigned command, const struct pbox_job *k)
+{
+	uint16_t all = (uint16_t)((1u << s->sc.fleet) - 1);
+	struct pbox_error err = {0};
+	unsigned stateless;
+	int ret;
+
+	if (command == FAILOVER)
+		ret = s->code->registrar_failover(
+			s->box->registrar, k->id, s->sc.dead_box, s->now, &stateless, &err);
+	else
+		ret = s->code->registrar_scale(s->box->registrar, k->id, all, s->now, &err);
+	if (ret < 0)
+		sim_note(s, "job %s: %s", k->name, err.text);
+	return ret;
+}
+
+/* It is started, and a little before or after that its jobs take it in by a command. */
+static void
+comes_back(struct sim *s)
+{
+	struct sim_box *first = s->box;
+	uint64_t back = s->sc.back_ns > 0 ? s->sc.back_ns : 10 * MS;
+
+	sim_at(s, s->now + back / 2 + sim_below(s, back), SIM_COMMAND, 0, TAKE_IN, NULL);
+	s->box = &s->boxes[s->sc.dead_box];
+	sim_at(s, s->now + back, SIM_CRASH, 0, SIM_REVIVE, NULL);
+	s->box = first;
+}
+
+/* Or begins. Who has left does not join a box that is taken in, and then those who have not wait for it. */
+static bool
+is_ending(const struct sim *s, unsigned job)
+{
+	for (unsigned i = 0; i < s->sc.job[job].workers; i++) {
+		const struct sim_worker *w = s->job[job].worker[i];
+
+		if (w->state != SIM_WORK)
+			return true;
+		for (unsigned t = 0; t < s->sc.job[job].tables; t++)
+			if (w->done[t] + 4 > s->sc.job[job].rounds)
+				return true;
+	}
+	return false;
+}
+
+/* Until all jobs have it. A job that cannot go on without the box needs it back. */
+static void
+of_death(struct sim *s, unsigned command)
+{
+	bool good = s->box->up, alone = true;
+
+	for (unsigned j = 0; s->box->up && j < s->sc.jobs; j++) {
+		const struct pbox_job *k = find_job(s, j);
+		int ret;
+
+		if (!sim_is_fleet(&s->sc, &s->sc.job[j]) || s->job[j].over ||
+			(command == TAKE_IN && is_ending(s, j)))
+			continue;
+		ret = k != NULL ? give(s, command, k) : -EAGAIN;
+		good &= ret != -EAGAIN;
+		alone &= ret >= 0;
+		if (ret < 0)
+			continue;
+		sim_inexact(s, j);
+		sim_note(s,
+			command == FAILOVER ? "job %u goes on without box %u"
+					    : "job %u takes box %u in again",
+			j, s->sc.dead_box);
+	}
+	if (!good && s->box->unfinished > 0)
+		sim_at(s, s->now + AGAIN, SIM_COMMAND, 0, command, NULL);
+	else if (command == FAILOVER && (s->sc.back_ns > 0 || !alone))
+		comes_back(s);
+	else if (command == FAILOVER && s->box->unfinished > 0)
+		/* a first box that is started again before there is a table knows nothing of it */
+		sim_at(s, s->now + 10 * AGAIN, SIM_COMMAND, 0, command, NULL);
+}
+
 void
 sim_moves_command(struct sim *s, unsigned command, unsigned tries)
 {
 	bool good = s->box->up;
 
+	if (command >= SIM_COMMANDS) {
+		of_death(s, command);
+		return;
+	}
 	for (unsigned j = 0; s->box->up && j < s->sc.jobs; j++) {
 		const struct pbox_job *k = find_job(s, j);
 

@@ -27,6 +27,12 @@ sim_restart_plan(struct sim *s)
 		if (sim_fault(s, &k, SIM_FAULT_CRASH, true))
 			sim_at(s, s->now + k.value[0], SIM_CRASH, 0, i, NULL);
 	}
+	if (s->sc.dead_box != 0 && s->sc.dead_box == box) {
+		struct sim_fault k = {.job = box, .nth = SIM_DEATH, .value = {s->sc.dies_ns}};
+
+		if (sim_fault(s, &k, SIM_FAULT_CRASH, true))
+			sim_at(s, s->now + k.value[0], SIM_CRASH, 0, SIM_DEATH, NULL);
+	}
 	for (unsigned i = 0; i < s->sc.snapshots; i++) {
 		struct sim_fault k = {.job = box, .nth = i, .value = {sim_below(s, 300 * MS)}};
 
@@ -40,6 +46,10 @@ sim_restart_crash(struct sim *s, unsigned crash)
 {
 	struct sim_box *b = s->box;
 
+	if (crash == SIM_REVIVE && !b->up) {
+		sim_restart_start(s);
+		return;
+	}
 	if (!b->up || s->box->unfinished == 0)
 		return; /* it is down already, or has nothing to lose */
 	sim_note(s, "box %u crashes", b->number);
@@ -66,12 +76,19 @@ sim_restart_crash(struct sim *s, unsigned crash)
 		if (sim_is_here(s, j))
 			sim_plan_forget(s, j);
 	}
-	sim_at(s, s->now + s->sc.crash[crash].down_ns, SIM_BOX_START, 0, 0, NULL);
+	if (crash == SIM_DEATH)
+		b->dead = true;
+	else
+		sim_at(s, s->now + (crash == SIM_REVIVE ? MS : s->sc.crash[crash].down_ns),
+			SIM_BOX_START, 0, 0, NULL);
 }
 
 void
 sim_restart_start(struct sim *s)
 {
+	if (s->box->up) /* somebody has started it already */
+		return;
+	s->box->dead = false;
 	sim_box_start(s);
 	s->box->progress_at = s->now;
 	sim_note(s, "box %u starts again: incarnation %x", s->box->number, s->box->incarnation);

@@ -216,6 +216,8 @@ sim_is_at(const struct sim_scenario *sc, const struct sim_job_spec *j, unsigned 
 bool
 sim_job_crashes(const struct sim_scenario *sc, const struct sim_job_spec *j)
 {
+	if (sc->dead_box != 0 && sim_is_fleet(sc, j))
+		return true;
 	for (unsigned b = 0; b < sc->boxes; b++)
 		if (sim_is_at(sc, j, b) && sim_crashes(sc, b))
 			return true;
@@ -662,6 +664,11 @@ sim_scenario_print(const struct sim_scenario *sc)
 		printf("  chunks move after %llu ms: command %u, %u, box %u\n",
 			(unsigned long long)(sc->command[i].at / MS), sc->command[i].what,
 			sc->command[i].x, sc->command[i].box);
+	if (sc->dead_box != 0)
+		printf("  box %u dies after %llu ms, its jobs go on without it %llu ms later, and it comes back %llu ms after that (0: never)\n",
+			sc->dead_box, (unsigned long long)(sc->dies_ns / MS),
+			(unsigned long long)(sc->told_ns / MS),
+			(unsigned long long)(sc->back_ns / MS));
 	for (unsigned i = 0; i < sc->jobs; i++)
 		print_job(&sc->job[i], i, sim_is_fleet(sc, &sc->job[i]) ? "all boxes from" : "box");
 }

@@ -49,6 +49,16 @@ crash(struct pbox_random *r, struct sim_scenario *sc)
 	}
 }
 
+/* As of one box: scenario.c says why. */
+static void
+job_survives(struct sim_job_spec *j)
+{
+	j->setters = j->workers;
+	j->push_percent = 0;
+	j->any_number = false;
+	j->replaced = 0;
+}
+
 static void
 fleet_crashes(struct pbox_random *r, struct sim_scenario *sc)
 {
@@ -62,10 +72,7 @@ fleet_crashes(struct pbox_random *r, struct sim_scenario *sc)
 
 		if (!sim_job_crashes(sc, j))
 			continue;
-		j->setters = j->workers; /* as of one box: scenario.c says why */
-		j->push_percent = 0;
-		j->any_number = false;
-		j->replaced = 0;
+		job_survives(j);
 	}
 }
 
@@ -107,6 +114,34 @@ moving_job(struct pbox_random *r, struct sim_job_spec *j)
 	j->compute_ns = range(r, 1, one_in(r, 3) ? 60 : 20) * MS;
 }
 
+/* A box of some fleets dies for longer than anybody waits (R16.12). From a generator of its own. */
+static void
+box_dies(struct sim_scenario *sc, uint64_t seed)
+{
+	struct pbox_random r;
+
+	pbox_random_seed(&r, seed ^ UINT64_C(0xDEADB0));
+	if (!one_in(&r, 3))
+		return;
+	sc->dead_box = (unsigned)range(&r, 1, sc->fleet - 1);
+	sc->dies_ns = range(&r, 1, one_in(&r, 2) ? 60 : 600) * MS;
+	sc->told_ns = range(&r, 0, one_in(&r, 3) ? 3000 : 200) * MS;
+	sc->back_ns = one_in(&r, 2) ? 0 : range(&r, 1, 500) * MS;
+	for (unsigned i = 0; i < sc->jobs; i++) {
+		struct sim_job_spec *j = &sc->job[i];
+
+		if (!sim_is_fleet(sc, j))
+			continue;
+		for (unsigned t = 0; t < j->tables;
+			t++) { /* others lose what their optimiser had */
+			j->table[t].fixed.pull_format = PBOX_FMT_FP32;
+			if (j->table[t].fixed.mode == PBOX_MODE_OPTIMISER)
+				j->table[t].fixed.optimiser = PBOX_OPT_SGD;
+		}
+		job_survives(j);
+	}
+}
+
 void
 sim_scenario_moves(struct sim_scenario *sc, uint64_t seed)
 {
@@ -127,6 +162,7 @@ sim_scenario_moves(struct sim_scenario *sc, uint64_t seed)
 		sc->command[i].box = (unsigned)range(&r, 0, sc->fleet - 1);
 		at += range(&r, 0, one_in(&r, 2) ? 5 : 300) * MS;
 	}
+	box_dies(sc, seed);
 }
 
 void

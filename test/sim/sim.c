@@ -366,8 +366,8 @@ on_tick(struct sim *s)
 	if (s->box->unfinished == 0 && s->now - sim_progress(s) > patience)
 		sim_fail(s, "all workers are gone for %u s, and box %u still has jobs",
 			(unsigned)(patience / SEC), s->box->number);
-	if (s->box->unfinished > 0 || s->box->queued > 0 || !s->box->up ||
-		s->code->registrar_jobs(s->box->registrar) > 0)
+	if (s->box->unfinished > 0 || s->box->queued > 0 || (!s->box->up && !s->box->dead) ||
+		(s->box->up && s->code->registrar_jobs(s->box->registrar) > 0))
 		sim_at(s, s->now + TICK, SIM_TICK, 0, 0, NULL);
 }
 

@@ -176,6 +176,9 @@ struct sim_scenario {
 		uint32_t what, x;
 		unsigned box;
 	} command[SIM_COMMANDS];
+	/* a box of the fleet dies, and its jobs go on without it by a command; later it is started again, or stays dead */
+	unsigned dead_box;                  /* 0: none */
+	uint64_t dies_ns, told_ns, back_ns; /* back_ns: after that command; 0: never */
 	struct sim_network_spec net;
 	struct sim_job_spec job[SIM_JOBS];
 };
@@ -443,7 +446,7 @@ struct sim_box {
 	struct pbox_arena *arena[PBOX_MAX_NODES];
 	struct pbox_job_conf conf[SIM_JOBS];
 	uint32_t incarnation;
-	bool up;
+	bool up, dead;       /* dead: nobody starts it again before its jobs go on without it */
 	unsigned mails;      /* under way */
 	unsigned generation; /* how often it has crashed; events of an earlier one are void */
 	uint64_t past_shard[PBOX_SS_STATS], past_registrar[PBOX_RS_STATS];

@@ -46,6 +46,7 @@ static const struct parameter {
 	G("endpoints", endpoints, 1),
 	G("crashes", crashes, 0),
 	G("commands", commands, 0),
+	G("death", dead_box, 0),
 	G("snapshots", snapshots, 0),
 	G("noise", noise, 0),
 	G("recorded", recorded, 0),

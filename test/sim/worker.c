@@ -121,8 +121,11 @@ create(struct sim *s, struct sim_worker *w, const struct pbox_client_conf *conf)
 	const struct sim_job_spec *spec = &s->sc.job[w->job];
 	bool fleet = sim_is_fleet(&s->sc, spec), all = fleet && sim_below(s, 100) < s->sc.named;
 	unsigned first = fleet ? (unsigned)sim_below(s, s->sc.fleet) : spec->box;
-	struct sockaddr_in at[SIM_BOXES] = {address_of(first)};
+	struct sockaddr_in at[SIM_BOXES];
 
+	/* who asks the dead one finds no other */
+	first = fleet && s->sc.dead_box != 0 && first == s->sc.dead_box ? 0 : first;
+	at[0] = address_of(first);
 	for (unsigned i = 1; i < s->sc.fleet; i++)
 		at[i] = address_of((first + i) % s->sc.fleet);
 	w->w = s->code->worker_create(conf, &at[0], &w->port);

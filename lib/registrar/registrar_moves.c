@@ -74,7 +74,9 @@ may_leave(const struct pbox_job *job, const struct pbox_table *t, struct pbox_er
 static uint16_t
 next_epoch(const struct pbox_job *job)
 {
-	return (uint16_t)(job->map_epoch + (job->resumed ? FORGOTTEN : 1));
+	bool knows = !job->resumed && job->n_tables > 0 && job->table[0]->built;
+
+	return (uint16_t)(job->map_epoch + (knows ? 1 : FORGOTTEN));
 }
 
 /* What the operator's commands begin with. */

@@ -19,6 +19,7 @@
 #define TRIES    20
 #define FAILOVER (SIM_COMMANDS + 0) /* commands that the death of a box needs */
 #define TAKE_IN  (SIM_COMMANDS + 1)
+#define PATIENT  50 /* of these, before the dead box is started after all */
 
 /* Of a fragment; that of a chunk's first one has its homes. */
 struct sim_moves {
@@ -197,7 +198,7 @@ is_ending(const struct sim *s, unsigned job)
 
 /* Until all jobs have it. A job that cannot go on without the box needs it back. */
 static void
-of_death(struct sim *s, unsigned command)
+of_death(struct sim *s, unsigned command, unsigned tries)
 {
 	bool good = s->box->up, alone = true;
 
@@ -219,8 +220,8 @@ of_death(struct sim *s, unsigned command)
 					    : "job %u takes box %u in again",
 			j, s->sc.dead_box);
 	}
-	if (!good && s->box->unfinished > 0)
-		sim_at(s, s->now + AGAIN, SIM_COMMAND, 0, command, NULL);
+	if (!good && tries < PATIENT && s->box->unfinished > 0)
+		sim_at(s, s->now + AGAIN, SIM_COMMAND, 0, command, (void *)(uintptr_t)(tries + 1));
 	else if (command == FAILOVER && (s->sc.back_ns > 0 || !alone))
 		comes_back(s);
 	else if (command == FAILOVER && s->box->unfinished > 0)
@@ -234,7 +235,7 @@ sim_moves_command(struct sim *s, unsigned command, unsigned tries)
 	bool good = s->box->up;
 
 	if (command >= SIM_COMMANDS) {
-		of_death(s, command);
+		of_death(s, command, tries);
 		return;
 	}
 	for (unsigned j = 0; s->box->up && j < s->sc.jobs; j++) {
@@ -424,6 +425,8 @@ sim_moves_answer(struct sim *s, unsigned job, struct sim_fragment *f, const stru
 	const struct pbox_hdr *h = &out->hdr;
 	unsigned home = home_in(s, job, f, h->map_epoch);
 
+	if (home != s->box->number && s->box->forging)
+		return; /* nobody sent it there */
 	if (home != s->box->number) {
 		sim_fail(s, "box %u answers %s of chunk %x by map %u, by which box %u has it",
 			s->box->number, pbox_type_name(h->type), f->chunk, h->map_epoch, home);

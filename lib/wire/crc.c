@@ -6,6 +6,7 @@
 
 #include <isa-l/crc.h>
 
+#include "crc.h"
 #include "pbox_wire.h"
 
 /*
@@ -17,6 +18,8 @@ pbox_crc32c(uint32_t crc, const void *buf, size_t len)
 {
 	unsigned char *p = (unsigned char *)(uintptr_t)buf; /* isa-l only reads it */
 
+	if (len >= crc_vector_least)
+		return crc_vector(crc, buf, len);
 	crc = ~crc;
 	while (len > INT_MAX) {
 		crc = crc32_iscsi(p, INT_MAX, crc);

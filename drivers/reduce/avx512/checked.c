@@ -38,7 +38,7 @@
 #define AT_ONCE    2    /* columns; 4 need more registers than there are */
 #define AHEAD      256  /* elements of dst that are fetched early: from the last-level cache 10 % */
 #define SRC_AHEAD  1024 /* bytes of each source: from the last-level cache 12 %, in L2 -4 % */
-#define CHAINS     4    /* of a CRC alone: a fold takes as long as four begin in */
+#define CHAINS     4    /* of one source: a fold takes as long as four begin in */
 #define POLYNOMIAL 0x82F63B78u
 
 /* Constants of the field, computed at start. */
@@ -133,32 +133,6 @@ residue(__m512i a)
 	uint64_t crc = _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(z));
 
 	return (uint32_t)_mm_crc32_u64(crc, (uint64_t)_mm_extract_epi64(z, 1));
-}
-
-/* Of a buffer that is in a cache: CHAINS columns at a time, each folded onto the one as far behind. */
-uint32_t
-avx512_crc32c(uint32_t crc, const void *buf, size_t len)
-{
-	const uint8_t *p = buf, *end = p + len;
-	__m512i a[CHAINS];
-	uint64_t state;
-
-	if (!clmul || len < 2 * CHAINS * COLUMN)
-		return pbox_reduce_crc32c(crc, buf, len);
-	for (unsigned v = 0; v < CHAINS; v++)
-		a[v] = _mm512_loadu_si512(p + v * COLUMN);
-	a[0] = _mm512_xor_si512(a[0], begin(~crc));
-	for (p += CHAINS * COLUMN; p + CHAINS * COLUMN <= end; p += CHAINS * COLUMN)
-		for (unsigned v = 0; v < CHAINS; v++)
-			a[v] = fold(a[v], _mm512_loadu_si512(p + v * COLUMN), k.far);
-	for (unsigned v = 1; v < CHAINS; v++)
-		a[0] = fold(a[0], a[v], k.fold);
-	for (; p + COLUMN <= end; p += COLUMN)
-		a[0] = fold(a[0], _mm512_loadu_si512(p), k.fold);
-	state = residue(a[0]);
-	for (; p < end; p++)
-		state = _mm_crc32_u8((uint32_t)state, *p);
-	return ~(uint32_t)state;
 }
 
 INLINE __m128i
@@ -373,7 +347,7 @@ sum_checked(float *dst, const struct group *g, size_t elems, unsigned header, ui
 
 /*
  * One source has no others that its CRC could share the time of: CHAINS columns are under way at a time, each folded onto
- * the one CHAINS later, as in avx512_crc32c. Where the result is the payload as it is, so is its CRC.
+ * the one CHAINS later, as in lib/wire/crc_vector.c. Where the result is the payload as it is, so is its CRC.
  */
 struct one {
 	const uint8_t *src;

@@ -19,7 +19,6 @@ void avx512_add(float *dst, const struct pbox_sources *s, size_t elems);
 /** checked.c; none without VPCLMULQDQ */
 struct checked_passes avx512_checked(const struct pbox_sources *s);
 group_sum_checked avx512_add_checked(enum pbox_format elem);
-uint32_t avx512_crc32c(uint32_t crc, const void *buf, size_t len);
 
 /** convert.c */
 void avx512_scale(float *dst, float factor, float clip, size_t elems);

@@ -20,7 +20,7 @@ static const struct pbox_reduce_ops ops = {
 	.scale = avx512_scale,
 	.pack = avx512_pack,
 	.unpack = avx512_unpack,
-	.crc32c = avx512_crc32c,
+	.crc32c = pbox_reduce_crc32c,
 };
 
 __attribute__((constructor)) static void

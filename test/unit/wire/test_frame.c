@@ -83,7 +83,7 @@ crc_reference(const uint8_t *p, size_t len)
 static void
 test_crc32c(void)
 {
-	uint8_t b[600];
+	uint8_t b[1500]; /* from 512 on several columns of vectors at once */
 
 	/* RFC 3720, B.4 */
 	memset(b, 0, 32);
@@ -101,9 +101,14 @@ test_crc32c(void)
 	for (unsigned at = 0; at < 17; at++)
 		for (unsigned len = 0; len <= 300; len++)
 			UNIT_EQ_U64(pbox_crc32c(0, b + at, len), crc_reference(b + at, len));
+	for (unsigned len = 301; len <= 1400; len++)
+		UNIT_EQ_U64(pbox_crc32c(0, b + len % 65, len), crc_reference(b + len % 65, len));
 	for (unsigned cut = 0; cut <= 300; cut++)
 		UNIT_EQ_U64(pbox_crc32c(pbox_crc32c(0, b, cut), b + cut, 300 - cut),
 			crc_reference(b, 300));
+	for (unsigned cut = 1; cut < 1400; cut += 13)
+		UNIT_EQ_U64(pbox_crc32c(pbox_crc32c(0, b, cut), b + cut, 1400 - cut),
+			crc_reference(b, 1400));
 }
 
 static void

@@ -139,7 +139,8 @@ PBOX_CLIENT_API int pbox_client_submit_nodes(struct pbox_client *c, uint32_t tab
  * unless work->keep is set: then it is only a report.
  * To be called once after the declaration, then where pbox_client_work_due() says so, and every 50 ms or more seldom.
  * After it pbox_client_nodes() is what this worker brings in work->round: it may be nothing.
- * The first call is PBOX_CLIENT_LOOK (work->newcomer) where the job may have begun: a worker that has no slots then says PBOX_CLIENT_BEGIN.
+ * The first call is PBOX_CLIENT_LOOK (work->newcomer) where the job may have begun: a worker that has no slots then, or finds it after round 1, says
+ * PBOX_CLIENT_BEGIN.
  */
 PBOX_CLIENT_API int pbox_client_work(struct pbox_client *c, uint32_t table,
 	struct pbox_client_work *work, unsigned timeout_ms, struct pbox_client_error *err);

@@ -490,7 +490,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             return
         end = time.monotonic() + self.client.timeout
         while True:
-            self._compare_hypers()
+            self._compare_hypers(end)
             assert self._work is not None
             self._work.enter(max(0.001, end - time.monotonic()))
             try:
@@ -509,18 +509,23 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         with torch.no_grad():
             self._widen()
 
-    def _compare_hypers(self) -> None:
+    def _compare_hypers(self, end: float) -> None:
         """A newcomer's hyper-parameters must be those of the job in the last round: it would set its own."""
         assert self._work is not None and self._slots is not None
         for g in sorted(set(self._group_of)):
             self._work.look(g)
+            while self._work.report.now <= 1 and self._work.members > 0 and time.monotonic() < end:
+                time.sleep(0.02)  # in the first round nobody knows what holds in it
+                self._work.look(g)
             self._catch_up(1)
+            if self._work.report.now <= 1:
+                continue  # nobody is left that has set any: this worker does
             theirs = dict(zip(_HYPER_NAMES, self._work.report.hyper))
             self._kept.steps[g] = int(theirs["steps"])
             mine = self._hyper_values(g)
             self._sent[g] = mine
             other = [k for k in mine if mine[k] != theirs[k]]
-            if other and self._work.report.now > 1:
+            if other:
                 raise PBoxMismatch(
                     f"group {g} has " + ", ".join(f"{k}={mine[k]:g} here and {theirs[k]:g} in the job" for k in other) +
                     f" after {self._slots.trained} rounds of the training (trained_rounds): give all workers the same, and schedulers to "

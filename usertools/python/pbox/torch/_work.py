@@ -64,9 +64,11 @@ class Work:
         self.memory = Memory()
         self.newcomer = False  # the job had begun: it has no slots before enter()
         self.look()
-        self.newcomer = self.report.nodes == 0
+        # the box may have given it the slots of workers that are dead already
+        self.newcomer = self.report.nodes == 0 or self.report.now > 1
         if self.newcomer:
             slots.mine = ()
+            slots.trained = self._trained()
         else:
             self._ask(table.next_round, report=False)
             self._take(table.client.nodes())
@@ -144,7 +146,7 @@ class Work:
             self._table.work(self.report)
         finally:
             self.report.newcomer = _lib.IN_JOB
-        if self.newcomer or self.report.nodes == 0:
+        if self.newcomer:
             self._slots.trained = self._trained()
 
     def _trained(self) -> int:

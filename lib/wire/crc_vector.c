@@ -4,7 +4,7 @@
 
 /*
  * CRC32C with carry-less multiplications of 64 bytes at a time, where the CPU has them. A CRC is the residue of a polynomial: CHAINS columns
- * of 64 bytes are folded onto those that follow as far behind, until one is left ("Fast CRC Computation for Generic Polynomials Using
+ * of 64 bytes are folded onto those that follow as far after, until one is left ("Fast CRC Computation for Generic Polynomials Using
  * PCLMULQDQ", Gopal et al., Intel 2009).
  *
  * Residues are bit-reflected: bit 31 is x^0. A product of two reflected numbers is one bit lower than it should be; exponents

@@ -152,6 +152,8 @@ struct load_job {
 	uint32_t weight[PBOX_FLEET_BOXES]; /* of the last action */
 	uint64_t pending;     /* epoch of the map that they are not in yet; 0: they are */
 	unsigned wait, pause; /* actions that are left out; after the next one that moves nothing */
+	const char *left_for; /* why nothing is done, and which boxes were named for that */
+	uint32_t left;
 	char text[PBOX_BALANCE_TEXT];       /* the last action; "": there was none */
 	char refused[200];                  /* why its chunks cannot move; "": they can */
 	char said[PBOX_BALANCE_TEXT + 300]; /* what the log has last */

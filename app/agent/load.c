@@ -190,6 +190,20 @@ load_move(struct agent *a, struct load_job *j)
 	load_later(j);
 }
 
+/* A slow box is named once for each reason for which nothing is done: its figures are others in each window. */
+static void
+load_leave(struct load_job *j, const struct pbox_balance_action *act, const char *why)
+{
+	if (j->left_for != why)
+		j->left = 0;
+	j->left_for = why;
+	/* trials are for who moves load */
+	if (act->cause != PBOX_BALANCE_STRAGGLER || (j->left >> act->box & 1) != 0)
+		return;
+	j->left |= 1u << act->box;
+	load_say(j, PBOX_LOG_INFO, why, j->text);
+}
+
 static void
 load_act(struct agent *a, struct load_job *j, const struct pbox_balance_action *act)
 {
@@ -199,17 +213,12 @@ load_act(struct agent *a, struct load_job *j, const struct pbox_balance_action *
 	pbox_balance_text(act, j->text, sizeof(j->text));
 	load_weights(act, a->box.n, j->weight);
 	if (!a->conf->balance) {
-		/* trials are for who moves load */
-		if (act->cause == PBOX_BALANCE_STRAGGLER)
-			load_say(j, PBOX_LOG_INFO, "not done, as balance = no in the configuration",
-				j->text);
+		load_leave(j, act, "not done, as balance = no in the configuration");
 		return;
 	}
 	if (!pbox_fleet_balances(&a->view.map, j->job.name)) {
-		if (act->cause == PBOX_BALANCE_STRAGGLER)
-			load_say(j, PBOX_LOG_INFO,
-				"not done, as a person has set its weights (pbox-agent balance leaves them to this agent)",
-				j->text);
+		load_leave(j, act,
+			"not done, as a person has set its weights (pbox-agent balance leaves them to this agent)");
 		return;
 	}
 	if (j->wait > 0) {

@@ -24,7 +24,9 @@
 #define PAUSE      2
 #define PAUSE_MOST 64
 #define PATIENT    (5 * AGENT_S) /* tables are mapped, workers come back */
-#define WINDOWS    2             /* in which a box must be slow before a person reads of it */
+/* Windows in which a box must be slow before a person reads of it, and so many times as slow as the others. */
+#define WINDOWS 2
+#define WORTH   1.5
 
 static struct load_job *
 load_entry(struct agent *a, const struct box_job *job)
@@ -360,6 +362,8 @@ load_finding(const struct agent *a, char *text, size_t size)
 			if (!v.measured || v.windows < WINDOWS)
 				continue;
 			ratio = load_ratio(j, i, &mean);
+			if (ratio < WORTH)
+				continue;
 			snprintf(text, size,
 				"box %u (%s) takes %.1f times as long as the others for job '%s' (%s)",
 				i, a->box.address[i], ratio, j->job.name, load_rule(a, j));

@@ -2,6 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -51,7 +52,9 @@ ask_on(struct pbox_client *c, pbox_client_handle handle, struct waiting *w)
 	struct waiting_why why = {.handle = handle};
 
 	waiting_why(c, &why);
-	return waiting_ask(c, w, &why.on, c->conf.left_ms);
+	/* with policy reassign nobody waits for one that has left, but a restarted box, and that for a while only (R15.8a) */
+	return waiting_ask(
+		c, w, &why.on, c->conf.policy == PBOX_POLICY_REASSIGN ? UINT_MAX : c->conf.left_ms);
 }
 
 static int

@@ -83,7 +83,8 @@ struct pbox_client_conf {
 	 * 1800000 (30 minutes). */
 	unsigned patience_ms;
 	/** A wait ends when the worker that is missing has left (by close, or ended by the operator of the
-	 * box), or was refused, for so long, and nobody has taken its number; init sets 1200. */
+	 * box), or was refused, for so long, and nobody has taken its number; init sets 1200. Not with policy reassign, where others
+	 * do what it had to do. */
 	unsigned left_ms;
 	/** The run that this worker belongs to, any text; all workers of one start of the job say the same,
 	 * and no other start does. The first that comes with another one ends the run that the box has

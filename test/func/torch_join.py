@@ -6,7 +6,7 @@ one     the reference: all slots in this process
 train   --start N processes, and --events ROUND:+N,ROUND:-N,ROUND:xN: when the training has come to that round, N more are started, N get
         SIGTERM and leave, N are killed by SIGKILL. Those that have been there longest go first
 
-Prints `digest WORKER HEX` of each worker that comes to the end, `joins WORKER ROUND` of each that has begun in mid-run, and `gap EVENT
+Prints `pid PID` of each process, `round WORKER ROUND` when one has ended there, `digest WORKER HEX` of each worker that comes to the end, `joins WORKER ROUND` of each that has begun in mid-run, and `gap EVENT
 MILLISECONDS`: the longest time between two ends of rounds from that event to the next one.
 """
 
@@ -67,6 +67,7 @@ def train(args, opt, model, data, ends):
             opt.step()
             if opt.round_ended and ends is not None:
                 ends.put(opt.trained_rounds)
+                say("round", opt.client.worker, opt.trained_rounds)
     bits = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
     return hashlib.sha256(bits).hexdigest(), began
 
@@ -79,7 +80,7 @@ def worker(args, data, ends):
             p.mul_(1.0 if ends.last() == 0 else 0.0)
     lr = args.lr if ends.last() == 0 or not args.other_lr else args.other_lr
     opt = pbox.torch.SGD(model.parameters(), lr=lr, momentum=args.momentum, slots=args.slots, workers=args.workers,
-                         least=args.least or args.start, job=args.job, policy="reassign", timeout=90.0, join_timeout=60.0, left=60.0)
+                         least=args.least or args.start, job=args.job, policy="reassign", timeout=90.0, join_timeout=60.0, lease=args.lease)
     opt.follow(schedule_of(opt))
     digest, first = train(args, opt, model, data, ends)
     if first != 1:
@@ -92,6 +93,7 @@ def worker(args, data, ends):
 def start(args, data, ends):
     pid = os.fork()
     if pid:
+        say("pid", pid)
         return pid
     status = 1
     try:
@@ -156,6 +158,7 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--lr", type=float, default=0.05)
     p.add_argument("--other-lr", type=float, default=0.0)
+    p.add_argument("--lease", type=float)
     p.add_argument("--momentum", type=float, default=0.9)
     p.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
     args = p.parse_args()

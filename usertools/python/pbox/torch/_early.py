@@ -5,9 +5,12 @@
 In a worker's last slot of a round each gradient is final when autograd has made it. It is added to those of the slots before, along
 the same tree, and all nodes of that tensor are pushed, while the backward pass goes on to the layers before. The bits are those of
 step(), which pushes what is left: parameters that the pass has not reached, and all of a round that is pushed once more.
+
+Tensors leave in one order, the last one first, at all workers and in all rounds: the box and the workers have room for a window of
+fragments, and workers that fill theirs with different ones would wait for each other.
 """
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
 
@@ -40,6 +43,7 @@ class Early:
     def __init__(self, owner: Any, params: Sequence[torch.nn.Parameter]) -> None:
         self._owner, self._params = owner, params
         self._may: Optional[bool] = None  # None: not asked in this slot
+        self._ready: Set[int] = set()  # parameters whose gradient is complete
         self._sums: Dict[int, Optional[torch.Tensor]] = {}  # of the last node, by parameter
         self._got: Dict[int, bool] = {}  # had it a gradient in this slot?
         self._operations: List[Operation] = []
@@ -57,15 +61,20 @@ class Early:
         return accumulated
 
     def _accumulated(self, i: int) -> None:
-        if i in self._sums:
+        if i in self._ready:
             self._owner._failed = PBoxInvalid(
                 "a second backward pass in the last slot of a round, whose gradients have left with the first: with send_early=True a "
                 "slot has one backward(). Add up the losses before it, or leave send_early out")
             raise self._owner._failed
         if self._may is None:
             self._may = self._owner._opens_early()
-        if self._may:
-            self.add(i, early=True)
+        if not self._may:
+            return
+        self._ready.add(i)
+        following = len(self._params) - 1 - len(self._sums)
+        while following in self._ready:
+            self.add(following, early=True)
+            following -= 1
 
     def add(self, i: int, early: bool = False) -> None:
         """The gradient of parameter i in the last slot is complete: push its nodes. p.grad is None from then on, so that
@@ -89,16 +98,17 @@ class Early:
 
     def end(self) -> Tuple[Sums, Parts]:
         """The slot has ended: push the rest. The sums of the last node, and all operations."""
-        for i in range(len(self._params)):
-            if i not in self._sums:
-                self.add(i)
+        for i in reversed(range(len(self._params) - len(self._sums))):
+            self.add(i)
         sums = [self._sums[i] for i in range(len(self._params))]
         parts = Parts(self._operations)
-        self._sums, self._got, self._operations = {}, {}, []
+        self._ready, self._sums, self._got, self._operations = set(), {}, {}, []
         return sums, parts
 
     def slot_ends(self) -> None:
         self._may = None
+        if not self.begun:
+            self._ready = set()
 
     def close(self) -> None:
         for _, handle in self._nodes:

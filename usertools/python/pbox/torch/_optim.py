@@ -119,6 +119,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         first_round = _checks.whole(first_round, "first_round", (1 << 64) - 1)
         first_round, skipped = first_round & _checks.U32, first_round >> 32
         self._op, self._push, self._pull = op, push, pull
+        self._sends_early = send_early
         self._quarters = quarters_of(ahead) if ahead else 0
         if self._quarters and (send_early or first_round or options.get("least") is not None):
             raise PBoxInvalid("ahead= goes without send_early, first_round and least: who begins in a running job lacks the parameters of the round "
@@ -268,7 +269,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                 self._group_of.append(g)
                 self._order.append(order)
                 # workers that differ in it must not meet: a declaration has it in its names
-                early = f", {self._quarters} of {QUARTERS} slots ahead" if self._quarters else ""
+                early = f", {self._quarters} of {QUARTERS} slots ahead" if self._quarters else ", sent early" if self._sends_early else ""
                 specs.append(Tensor(f"group {g} parameter {i} {_layout.label(order)}"
                                     f"{tuple(p.shape)}{early}", p.numel(), g))
         self._device = _device.of(self._all, lambda i: specs[i].name)
@@ -598,11 +599,13 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             return [p.grad is not None for p in self._all]
         if self._stale is not None and self._work is not None:
             self._work.outputs = self._stale.buffers()
+        last = len(self._all) - 1
         for i, p in enumerate(self._all):
             into = self._placed.outputs[i] if self._placed is not None else self._narrow_pull[i] if self._narrow_pull else \
                 p if self._work is None else self._work.outputs[i]
-            self._io[i].tensor = i
-            self._io[i].output = into.data_ptr() or _buffers.ADDRESS_OF_NOTHING
+            at = i if self._early is None else last - i  # in the order of those that leave early
+            self._io[at].tensor = i
+            self._io[at].output = into.data_ptr() or _buffers.ADDRESS_OF_NOTHING
         if self._slots is None:
             for i, p in enumerate(self._all):
                 g = None if p.grad is None else self._checked(i, p.grad)
@@ -614,7 +617,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             hosts = self._placed.download_nodes(self.client, hosts)
         for node, sums in enumerate(hosts):
             for i, g in enumerate(sums):
-                self._addresses[node * len(self._all) + i] = self._address(i, g, keep, node)
+                self._addresses[node * len(self._all) + (i if self._early is None else last - i)] = self._address(i, g, keep, node)
         return [any(sums[i] is not None for sums, _ in brought) for i in range(len(self._all))]
 
     def _brought(self) -> List[Tuple[Sums, int]]:

@@ -268,10 +268,13 @@ agent_seen(struct agent *a, uint64_t now)
 	a->seen = true;
 	a->view_ns = now;
 	for (unsigned i = 0; i < PBOX_FLEET_BOXES; i++)
-		if (!a->view.member[i].here)
+		if (a->view.member[i].here) {
+			a->here_ns[i] = a->here_ns[i] == 0 ? now : a->here_ns[i];
+			a->away_ns[i] = 0;
+		} else {
 			a->here_ns[i] = 0;
-		else if (a->here_ns[i] == 0)
-			a->here_ns[i] = now;
+			a->away_ns[i] = a->away_ns[i] == 0 ? now : a->away_ns[i];
+		}
 	decides = agent_decides(a);
 	if (decides && a->office_ns == 0) {
 		a->office_ns = now;
@@ -398,6 +401,8 @@ agent_judge(struct agent *a, uint64_t now)
 	if (a->unable.code != 0)
 		agent_blame(a, BLAME_UNABLE, true, "pbox-ctl moves shows what was done", "%s",
 			a->unable.text);
+	if (a->lost.code != 0)
+		agent_blame(a, BLAME_UNABLE, true, "start that box again", "%s", a->lost.text);
 	if (a->seen && !agent_holds(a, now))
 		agent_blame(a, BLAME_LEASE, true, "the log of pbox-agent says why",
 			"this box has no lease: it serves on, and takes no chunks");
@@ -407,6 +412,14 @@ agent_judge(struct agent *a, uint64_t now)
 				"is it running, and pbox-agent beside it? It comes back by itself",
 				"box %u (%s) is gone: it has no lease, and the others have its chunks",
 				i, map->box[i].address);
+	for (unsigned i = 0; a->seen && i < a->box.n_jobs; i++)
+		for (unsigned b = 0; b < map->n_boxes; b++)
+			if ((a->box.job[i].out >> b & 1) != 0 &&
+				map->box[b].state == PBOX_FLEET_SERVES)
+				agent_blame(a, BLAME_GONE, true,
+					"has it been started again? Then pbox-ctl scale takes it in",
+					"job '%.60s' goes on without box %u (failover)",
+					a->box.job[i].name, b);
 	if (a->set_ns != 0 && now - a->set_ns < CLOCK_SAID)
 		agent_blame(a, BLAME_CLOCK, false,
 			"does a time service run? Certificates and times of logs depend on it, leases do not",

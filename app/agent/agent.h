@@ -102,6 +102,7 @@ int ask_alarm(struct etcd *e, struct pbox_error *err);
 struct box_job {
 	char name[PBOX_FLEET_NAME];
 	unsigned number, tables;
+	uint32_t out;      /* bit by box: it goes on without it */
 	uint64_t begun_ns; /* its run, to a second or so */
 };
 
@@ -176,10 +177,10 @@ struct agent {
 	bool registered; /* with this lease */
 	int box_bad;     /* errno of the last look at the box */
 	uint64_t view_ns;
-	uint64_t here_ns[PBOX_FLEET_BOXES], office_ns;
+	uint64_t here_ns[PBOX_FLEET_BOXES], away_ns[PBOX_FLEET_BOXES], office_ns;
 	uint64_t bad_ns; /* since when etcd gives no answer; 0: it does */
 	int bad;         /* errno */
-	struct pbox_error why, alarm, taken, wrong, unable; /* code 0: none */
+	struct pbox_error why, alarm, taken, wrong, unable, lost; /* code 0: none */
 	int64_t wall_ns;             /* CLOCK_REALTIME less CLOCK_BOOTTIME when last looked */
 	uint64_t set_ns, set_back_s; /* when the clock was set back, and how far */
 	/* Jobs that the box has been made to share out as the map says: of which epoch, run and tables. */
@@ -193,6 +194,7 @@ struct agent {
 	unsigned n_load;
 	struct load_job load[PBOX_FLEET_JOBS];
 	uint64_t load_ns;
+	uint64_t lost_ns; /* when boxes that are dead are looked at again */
 	uint64_t applied; /* epoch of the map that the box has been made to follow */
 	struct agent_finding finding, reported;
 };

@@ -70,7 +70,9 @@ apply_weights(struct agent *a, const struct box_job *job, const uint32_t *weight
 	int ret;
 
 	for (unsigned i = 0; i < a->box.n && n < sizeof(command); i++)
-		n += (size_t)snprintf(command + n, sizeof(command) - n, ",%" PRIu32, weight[i]);
+		/* one that is out comes back when a person has started it again (R16.12) */
+		n += (size_t)snprintf(command + n, sizeof(command) - n, ",%" PRIu32,
+			(job->out >> i & 1) != 0 ? 0 : weight[i]);
 	ret = box_ask(&a->box, command, &answer, err);
 	*moved = json_integer_value(json_object_get(answer, "chunks"));
 	json_decref(answer);
@@ -134,6 +136,48 @@ apply_one(struct agent *a, const struct box_job *job, uint64_t now)
 		pbox_fail(&a->unable, -ret, "job '%s': %s", job->name, err.text);
 }
 
+static void
+apply_lost_job(struct agent *a, struct box_job *job, unsigned box, uint64_t now)
+{
+	struct pbox_error err = {0};
+	char command[64];
+	json_t *answer;
+	int ret;
+
+	snprintf(command, sizeof(command), "/pbox/failover,#%u,%u", job->number, box);
+	ret = box_ask(&a->box, command, &answer, &err);
+	if (ret == 0) {
+		job->out |= 1u << box;
+		pbox_log(PBOX_LOG_WARN,
+			"box %u has had no lease for %" PRIu64
+			" s: job '%s' goes on without it, %lld of its chunks go to the others",
+			box, (now - a->away_ns[box]) / AGENT_S, job->name,
+			json_integer_value(json_object_get(answer, "chunks")));
+	} else {
+		pbox_fail(&a->lost, -ret, "job '%s' cannot go on without box %u: %s", job->name,
+			box, err.text);
+	}
+	json_decref(answer);
+}
+
+/* Boxes that have been dead for so long that jobs go on without them. */
+static void
+apply_lost(struct agent *a, uint64_t now)
+{
+	if (a->conf->failover_ns == 0 || now < a->lost_ns)
+		return;
+	a->lost_ns = now + AGAIN;
+	a->lost.code = 0;
+	for (unsigned box = 1; box < a->box.n && box < a->view.map.n_boxes; box++) {
+		if (a->view.map.box[box].state == PBOX_FLEET_SERVES || a->away_ns[box] == 0 ||
+			now - a->away_ns[box] < a->conf->failover_ns)
+			continue;
+		for (unsigned i = 0; i < a->box.n_jobs; i++)
+			if ((a->box.job[i].out >> box & 1) == 0)
+				apply_lost_job(a, &a->box.job[i], box, now);
+	}
+}
+
 void
 apply_map(struct agent *a)
 {
@@ -144,6 +188,7 @@ apply_map(struct agent *a)
 		a->applied = a->view.map.epoch;
 		return;
 	}
+	apply_lost(a, now);
 	apply_forget(a);
 	for (unsigned i = 0; i < a->box.n_jobs; i++)
 		apply_one(a, &a->box.job[i], now);

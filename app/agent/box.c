@@ -147,6 +147,24 @@ box_text(const json_t *j, const char *name, char *out, size_t size)
 	}
 }
 
+/* "1 3" */
+static uint32_t
+box_bits(const char *text)
+{
+	uint32_t bits = 0;
+	char *end;
+
+	while (text != NULL && *text != '\0') {
+		unsigned long n = strtoul(text, &end, 10);
+
+		if (end == text || n >= PBOX_FLEET_BOXES)
+			break;
+		bits |= 1u << n;
+		text = end;
+	}
+	return bits;
+}
+
 static int
 box_look_jobs(struct box *b, struct pbox_error *err)
 {
@@ -174,6 +192,7 @@ box_look_jobs(struct box *b, struct pbox_error *err)
 			at->number = (unsigned)strtoul(name + 4, NULL, 10);
 			at->tables = (unsigned)json_integer_value(json_object_get(j, "tables"));
 			at->begun_ns = agent_now() - age * AGENT_MS;
+			at->out = box_bits(json_string_value(json_object_get(j, "out")));
 			b->n_jobs++;
 		}
 		j = json_object_get(answer, "next");

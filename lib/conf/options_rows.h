@@ -24,7 +24,7 @@
 extern const struct pbox_conf_option conf_job_options[];
 
 /* cluster_options.c: the rows of [cluster NAME], and their checks */
-#define CONF_CLUSTER_OPTIONS 10
+#define CONF_CLUSTER_OPTIONS 11
 extern const struct pbox_conf_option conf_cluster_options[];
 int conf_cluster_name(const char *name, struct pbox_error *err);
 int conf_cluster_check(

@@ -85,6 +85,7 @@ struct pbox_cluster_options {
 	struct pbox_conf_secret password;
 	uint64_t lease_ns;
 	bool balance, balance_scale;
+	uint64_t failover_ns;    /**< 0: none */
 	uint32_t balance_window; /**< rounds */
 };
 

@@ -372,6 +372,7 @@ test_cluster(void)
 	CU_ASSERT_PTR_NOT_NULL_FATAL(conf);
 	UNIT_EQ_U64(o.n_clusters, 1);
 	UNIT_EQ_U64(o.clusters[0].lease_ns, 15000000000);
+	UNIT_EQ_U64(o.clusters[0].failover_ns, 300000000000);
 	CU_ASSERT(!o.clusters[0].balance && !o.clusters[0].balance_scale);
 	UNIT_EQ_U64(o.clusters[0].balance_window, 20);
 	CU_ASSERT_EQUAL(pbox_options_etcd(o.clusters[0].etcd, url, &err), 2);

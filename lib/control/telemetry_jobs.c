@@ -2,6 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "health_priv.h"
@@ -11,7 +12,7 @@
 
 /* a name may be four times as long as it is (utf7.h), and an answer has 16 KiB */
 #define JOBS_PAGE    24
-#define WORKERS_PAGE 20
+#define WORKERS_PAGE 16
 #define TABLES_PAGE  48
 
 static const char *const member_state[] = {
@@ -133,6 +134,26 @@ on_jobs(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_d
 	}
 }
 
+/* Only of one that has pushed to tables in clocks: most jobs have none, and the answer has a limit. */
+static void
+add_stale(const struct pbox_control *c, const struct pbox_job *job, unsigned w,
+	struct rte_tel_data *d)
+{
+	struct pbox_worker_stats s;
+	char text[PBOX_STALE_CLASSES * 21] = "";
+	uint64_t any = 0;
+	size_t n = 0;
+
+	pbox_registrar_worker(c->registrar, job, w, &s);
+	for (unsigned i = 0; i < PBOX_STALE_CLASSES; i++) {
+		any |= s.stale[i];
+		n += (size_t)snprintf(
+			text + n, sizeof(text) - n, i > 0 ? " %" PRIu64 : "%" PRIu64, s.stale[i]);
+	}
+	if (any != 0)
+		reply_text(d, "stale", "%s", text);
+}
+
 static void
 add_worker(struct pbox_control *c, const struct pbox_job *job, unsigned w, uint32_t newest,
 	struct rte_tel_data *d)
@@ -156,6 +177,7 @@ add_worker(struct pbox_control *c, const struct pbox_job *job, unsigned w, uint3
 	reply_text(d, "address", "%s", m.ip != 0 ? reply_address(m.ip, m.udp, address) : "");
 	reply_text(d, "state", "%s", m.removed ? "removed" : member_state[m.state]);
 	reply_values(d, PBOX_COUNTERS_WORKER, v);
+	add_stale(c, job, w, d);
 }
 
 static void

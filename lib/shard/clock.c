@@ -284,6 +284,18 @@ count_push(struct pbox_shard *s, const struct target *g, const struct pbox_frame
 		__atomic_store_n(&m->round, f->hdr.round, __ATOMIC_RELAXED);
 }
 
+/* Before its version is counted: how many pushes came after the one from which it was made? */
+static void
+count_stale(const struct target *g, const struct pbox_frame *f)
+{
+	int32_t by = pbox_serial_diff(g->fragment->version, f->hdr.base);
+	unsigned class = by > 0 ? 32 - (unsigned)__builtin_clz((unsigned)by) : 0;
+
+	if (class >= PBOX_STALE_CLASSES)
+		class = PBOX_STALE_CLASSES - 1;
+	pbox_stat_add(&g->j->stale[f->hdr.worker * PBOX_STALE_CLASSES + class], 1);
+}
+
 /* It is intact, and applied. */
 static void
 taken(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
@@ -291,6 +303,7 @@ taken(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	if (shard_is_elsewhere(s, g, f) && shard_may_move(s, g, f))
 		shard_moved(peer_of(s, g, f->hdr.worker), f);
 	shard_heard(s, g->j, f);
+	count_stale(g, f);
 	g->fragment->version++;
 	shard_finished(g->st, g->fragment->version);
 	shard_count(s, PBOX_SS_ROUNDS);

@@ -12,6 +12,9 @@
 
 #include <stdint.h>
 
+/** Classes of staleness: 0, 1, 2 to 3, 4 to 7, ..., 64 and more. */
+#define PBOX_STALE_CLASSES 8
+
 /** What shards have counted of a worker since the job began, one of them or all. They grow only; sessions of its
  * number add up. */
 struct pbox_worker_stats {
@@ -22,7 +25,9 @@ struct pbox_worker_stats {
 	uint64_t last;          /**< fragments that were complete with its contribution */
 	uint64_t waited_ns;     /**< sum over these: since the first contribution came, without
 				* the time in which its core looked for none (pbox_shard_away()) */
-	uint32_t round;         /**< the newest one that it contributed to, of any table */
+	/** Pushes to tables in clocks, by how many pushes to the fragment came between the version they were made from and them. */
+	uint64_t stale[PBOX_STALE_CLASSES];
+	uint32_t round; /**< the newest one that it contributed to, of any table */
 };
 
 #endif /* PBOX_WORKER_STATS_H */

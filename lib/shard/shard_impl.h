@@ -123,6 +123,7 @@ struct pbox_shard_job {
 	bool planned;    /* and their owners change: */
 	uint8_t edition; /* of the owners, as RESULT says it */
 	struct shard_member *member;
+	uint64_t *stale; /* PBOX_STALE_CLASSES counters of each worker: clock.c */
 	/* Where a worker's frames to each endpoint of the shard come from: its answers leave through
 	 * the port of the chunk, to the worker's address there. */
 	struct shard_peer *peer;

@@ -102,4 +102,6 @@ pbox_shard_worker(const struct pbox_shard_job *j, unsigned worker, struct pbox_w
 	out->pulls += pbox_stat_get(&m->pulls);
 	out->last += pbox_stat_get(&m->last);
 	out->waited_ns += pbox_stat_get(&m->waited_ns);
+	for (unsigned i = 0; i < PBOX_STALE_CLASSES; i++)
+		out->stale[i] += pbox_stat_get(&j->stale[worker * PBOX_STALE_CLASSES + i]);
 }

@@ -45,12 +45,14 @@ job_layout(struct pbox_shard_job *j, const struct pbox_shard_room *room)
 	size_t set = table + PBOX_MAX_TABLES * sizeof(*j->table);
 	size_t map = set + (slot_words + 3 * words) * sizeof(uint64_t);
 	size_t map_bytes = room->planned ? room->slots * sizeof(uint16_t) : 0;
+	size_t stale = pbox_pad_line(map + 4 * map_bytes);
 	uint8_t *base = (uint8_t *)j;
 
 	_Static_assert(sizeof(*j->member) % PBOX_CACHE_LINE == 0, "no line is of two members");
 	if (j != NULL) {
 		j->member = (struct shard_member *)(void *)(base + member);
 		j->peer = (struct shard_peer *)(void *)(base + peer);
+		j->stale = (uint64_t *)(void *)(base + stale);
 		j->table = (struct pbox_shard_table **)(void *)(base + table);
 		j->expected = (uint64_t *)(void *)(base + set);
 		j->inbox.members = j->expected + slot_words;
@@ -62,7 +64,7 @@ job_layout(struct pbox_shard_job *j, const struct pbox_shard_room *room)
 				(uint16_t *)(void *)(base + map + (2 + i) * map_bytes);
 		}
 	}
-	return pbox_pad_line(map + 4 * map_bytes);
+	return pbox_pad_line(stale + workers * PBOX_STALE_CLASSES * sizeof(*j->stale));
 }
 
 size_t

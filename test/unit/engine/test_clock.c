@@ -134,6 +134,30 @@ test_pushes(void)
 	fx_end();
 }
 
+/* How many pushes a push has not seen: counted in classes of 0, 1, 2 to 3, ... */
+static void
+test_staleness(void)
+{
+	static const uint32_t base[] = {0, 0, 2, 0, 1, 5, 9}; /* of versions 0 to 6 */
+	static const uint64_t want[PBOX_STALE_CLASSES] = {4, 1, 2};
+	struct pbox_worker_stats s;
+
+	begin(2);
+	for (uint32_t i = 0; i < 7; i++) {
+		struct pbox_hdr h = contribution(1, PBOX_PUSH, i + 1);
+
+		h.base = base[i];
+		CU_ASSERT_FALSE(fx_rx(0, &w[1], &h, one));
+	}
+	pbox_registrar_worker(fx.registrar, pbox_registrar_job(fx.registrar, 0), 1, &s);
+	UNIT_EQ_U64(s.contributions, 7);
+	for (unsigned i = 0; i < PBOX_STALE_CLASSES; i++)
+		UNIT_EQ_U64(s.stale[i], want[i]);
+	pbox_registrar_worker(fx.registrar, pbox_registrar_job(fx.registrar, 0), 0, &s);
+	UNIT_EQ_U64(s.stale[0], 0);
+	fx_end();
+}
+
 /* Exactly once (R14.3). */
 static void
 test_repetitions(void)
@@ -616,6 +640,7 @@ test_new_session(void)
 
 const struct unit_test unit_tests[] = {
 	{"pushes are applied as they come", test_pushes},
+	{"staleness", test_staleness},
 	{"exactly once", test_repetitions},
 	{"pushpull", test_pushpull},
 	{"factors", test_factors},

@@ -3,9 +3,9 @@
  */
 
 /*
- * Tables in clocks after a restart of the box (R14.11): the newest_held version that a worker holds is taken up, with the clocks
+ * Tables in clocks after a restart of the box (R14.11): the newest version that a worker holds is taken up, with the clocks
  * of all workers' pushes that are in it. Of these the vector has the low 8 bits. A worker says which of its own pushes its version
- * has, and lets go of none before a version has shown it; so of a worker that reports the newest_held version has that push or a few later
+ * has, and lets go of none before a version has shown it; so of a worker that reports the newest version has that push or a few later
  * ones, and 8 bits say which.
  */
 
@@ -29,26 +29,6 @@ clock_from(uint32_t from, uint8_t bits)
 	return from + (uint8_t)(bits - from);
 }
 
-static void
-note(const struct target *g, const struct pbox_frame *f)
-{
-	struct pbox_record *r = g->fragment->record;
-	unsigned w = f->hdr.worker;
-
-	r->report[w] = (struct report){
-		.version = f->hdr.round,
-		.samples = f->hdr.weight,
-		.ts = f->hdr.ts,
-		.contributors = f->hdr.aux,
-		.own = f->hdr.base,
-	};
-	r->arrived += !pbox_bit_get(r->has, w);
-	pbox_bit_set(r->has, w);
-	pbox_bit_clear(r->want, w);
-	if ((f->hdr.flags & PBOX_F_HAVE) != 0)
-		pbox_bit_set(r->want, w);
-}
-
 static bool
 is_restorer(const struct target *g, unsigned worker)
 {
@@ -61,7 +41,7 @@ is_same(const struct report *a, const struct report *b)
 	return a->contributors == b->contributors && a->version == b->version;
 }
 
-/* All restorers have reported: who has the newest_held version? PBOX_NO_WORKER: nobody has any. */
+/* All restorers have reported: who has the newest version? PBOX_NO_WORKER: nobody has any. */
 static unsigned
 newest_held(const struct target *g)
 {
@@ -131,7 +111,7 @@ clock_report(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 	unsigned silent, best, w = f != NULL ? f->hdr.worker : PBOX_NO_WORKER;
 
 	if (f != NULL)
-		note(g, f);
+		shard_note_report(g, f);
 	silent = shard_first_silent(g);
 	if (silent != PBOX_NO_WORKER) {
 		if (f != NULL)

@@ -23,21 +23,10 @@ static void
 note_report(const struct target *g, const struct pbox_frame *f)
 {
 	struct pbox_record *r = g->fragment->record;
-	unsigned w = f->hdr.worker;
 
-	r->report[w] = (struct report){
-		.version = f->hdr.round,
-		.samples = f->hdr.weight,
-		.ts = f->hdr.ts,
-		.contributors = f->hdr.aux,
-	};
 	if (r->arrived == 0 || shard_is_newer(f->hdr.round, r->restoring.highest))
 		r->restoring.highest = f->hdr.round;
-	r->arrived += !pbox_bit_get(r->has, w);
-	pbox_bit_set(r->has, w);
-	pbox_bit_clear(r->want, w);
-	if ((f->hdr.flags & PBOX_F_HAVE) != 0)
-		pbox_bit_set(r->want, w);
+	shard_note_report(g, f);
 }
 
 /* All restorers have reported: what do they hold? */

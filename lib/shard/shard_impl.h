@@ -370,6 +370,8 @@ bool shard_verify(const struct pbox_frame *f);
 /* After a restart (shard_restore.c). */
 void shard_restore(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 void shard_restorers_changed(struct pbox_shard *s, struct pbox_shard_job *j);
+/* What the restorer that sends the frame holds: into the fragment's record, which is open. */
+void shard_note_report(const struct target *g, const struct pbox_frame *f);
 /* The first restorer that has not reported, or PBOX_NO_WORKER. */
 unsigned shard_first_silent(const struct target *g);
 /* A bitmap of those that are left. */

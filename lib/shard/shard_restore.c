@@ -46,6 +46,26 @@ shard_answer_report(struct pbox_shard *s, const struct target *g, unsigned worke
 	answer_restore(s, g, worker, c->version, c->ts, how, missing);
 }
 
+void
+shard_note_report(const struct target *g, const struct pbox_frame *f)
+{
+	struct pbox_record *r = g->fragment->record;
+	unsigned w = f->hdr.worker;
+
+	r->report[w] = (struct report){
+		.version = f->hdr.round,
+		.samples = f->hdr.weight,
+		.ts = f->hdr.ts,
+		.contributors = f->hdr.aux,
+		.own = f->hdr.base,
+	};
+	r->arrived += !pbox_bit_get(r->has, w);
+	pbox_bit_set(r->has, w);
+	pbox_bit_clear(r->want, w);
+	if ((f->hdr.flags & PBOX_F_HAVE) != 0)
+		pbox_bit_set(r->want, w);
+}
+
 unsigned
 shard_first_silent(const struct target *g)
 {

@@ -124,6 +124,8 @@ int box_look(struct box *b, struct pbox_error *err);
 /* A text of an answer, whole; "" where there is none. */
 void box_text(const json_t *j, const char *name, char *out, size_t size);
 bool box_same_run(const struct box_job *x, const struct box_job *y);
+/* Does it run there still? */
+bool box_has_run(const struct box *b, const struct box_job *job);
 void box_close(struct box *b);
 
 /* ---- agent.c -------------------------------------------------------------------------------------- */

@@ -24,11 +24,7 @@ static void
 apply_forget(struct agent *a)
 {
 	for (unsigned i = 0; i < a->n_done;) {
-		unsigned k = 0;
-
-		while (k < a->box.n_jobs && !box_same_run(&a->done[i].job, &a->box.job[k]))
-			k++;
-		if (k < a->box.n_jobs)
+		if (box_has_run(&a->box, &a->done[i].job))
 			i++;
 		else
 			a->done[i] = a->done[--a->n_done];

@@ -128,6 +128,15 @@ box_same_run(const struct box_job *x, const struct box_job *y)
 	return strcmp(x->name, y->name) == 0 && x->number == y->number && apart < SAME;
 }
 
+bool
+box_has_run(const struct box *b, const struct box_job *job)
+{
+	for (unsigned i = 0; i < b->n_jobs; i++)
+		if (box_same_run(&b->job[i], job))
+			return true;
+	return false;
+}
+
 void
 box_text(const json_t *j, const char *name, char *out, size_t size)
 {

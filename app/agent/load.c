@@ -51,11 +51,7 @@ static void
 load_forget(struct agent *a)
 {
 	for (unsigned i = 0; i < a->n_load;) {
-		unsigned k = 0;
-
-		while (k < a->box.n_jobs && !box_same_run(&a->load[i].job, &a->box.job[k]))
-			k++;
-		if (k < a->box.n_jobs) {
+		if (box_has_run(&a->box, &a->load[i].job)) {
 			i++;
 			continue;
 		}

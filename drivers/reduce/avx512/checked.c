@@ -22,24 +22,22 @@
  * payload k is (late[k] = D_k ^ late[k-1] of the column before); late[n-1] is ready.
  *
  * The CRC of the sum itself, which answers carry, is made on the way while the sum is in registers.
- *
- * Residues are bit-reflected: bit 31 is x^0. A product of two reflected numbers is one bit lower than
- * it should be; exponents of constants make up for it.
  */
 
 #include <string.h>
+
+#include <pbox_crc_fold.h>
 
 #include "kernels.h"
 
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 8")
 
-#define COLUMN     64
-#define AT_ONCE    2    /* columns; 4 need more registers than there are */
-#define AHEAD      256  /* elements of dst that are fetched early: from the last-level cache 10 % */
-#define SRC_AHEAD  1024 /* bytes of each source: from the last-level cache 12 %, in L2 -4 % */
-#define CHAINS     4    /* of one source: a fold takes as long as four begin in */
-#define POLYNOMIAL 0x82F63B78u
+#define COLUMN    PBOX_CRC_COLUMN
+#define AT_ONCE   2    /* columns; 4 need more registers than there are */
+#define AHEAD     256  /* elements of dst that are fetched early: from the last-level cache 10 % */
+#define SRC_AHEAD 1024 /* bytes of each source: from the last-level cache 12 %, in L2 -4 % */
+#define CHAINS    PBOX_CRC_CHAINS /* of one source */
 
 /* Constants of the field, computed at start. */
 static struct {
@@ -55,19 +53,6 @@ static struct {
 
 static int clmul;
 
-/* x^n modulo P */
-static uint32_t
-power(int n)
-{
-	uint32_t r = 0x80000000u;
-
-	for (; n > 0; n--)
-		r = r & 1 ? r >> 1 ^ POLYNOMIAL : r >> 1;
-	for (; n < 0; n++)
-		r = r & 0x80000000u ? (r ^ POLYNOMIAL) << 1 | 1 : r << 1;
-	return r;
-}
-
 /* The preset, 32 bits of ones at the beginning of a column, n columns before it. */
 static uint32_t
 preset(int n)
@@ -75,45 +60,29 @@ preset(int n)
 	uint32_t r = 0;
 
 	for (int bit = 0; bit < 32; bit++)
-		r ^= power(bit - n * 8 * COLUMN);
+		r ^= pbox_crc_power(bit - n * 8 * COLUMN);
 	return r;
 }
 
 __attribute__((constructor)) static void
 make_constants(void)
 {
-	uint64_t fold[8], far[8], last[8];
+	struct pbox_crc_by by;
 
-	clmul = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-		__builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("pclmul") &&
-		__builtin_cpu_supports("sse4.2");
+	clmul = pbox_crc_folds();
 	if (!clmul)
 		return;
-	for (int i = 0; i < 8; i++) {
-		int half = i % 2 == 0 ? 31 : -33; /* the first of two words has the higher powers */
-
-		fold[i] = power(8 * COLUMN + half);
-		far[i] = power(8 * COLUMN * CHAINS + half);
-		last[i] = power(128 * (3 - i / 2) + half);
-	}
-	k.fold = _mm512_loadu_si512(fold);
-	k.far = _mm512_loadu_si512(far);
-	k.last = _mm512_loadu_si512(last);
+	pbox_crc_by_begin(&by);
+	k.fold = _mm512_load_si512(by.fold);
+	k.far = _mm512_load_si512(by.far);
+	k.last = _mm512_load_si512(by.last);
 	for (int i = 0; i < COLUMN; i++)
-		k.bytes[i] = power(8 * i - 32), k.back[i] = power(-8 * i - 32);
+		k.bytes[i] = pbox_crc_power(8 * i - 32), k.back[i] = pbox_crc_power(-8 * i - 32);
 	for (int i = 0; i < GROUP_MAX; i++) {
-		k.columns[i] = power(8 * COLUMN * i - 32);
+		k.columns[i] = pbox_crc_power(8 * COLUMN * i - 32);
 		k.plain[i + 1] = k.plain[i] ^ preset(1);
 		k.shifted[i + 1] = k.shifted[i] ^ preset(i + 1);
 	}
-}
-
-/* (a moved one column to the front) + d */
-INLINE __m512i
-fold(__m512i a, __m512i d, __m512i by)
-{
-	return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(a, by, 0x00),
-		_mm512_clmulepi64_epi128(a, by, 0x11), d, 0x96);
 }
 
 INLINE __m512i
@@ -122,17 +91,10 @@ begin(uint32_t residue)
 	return _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)residue));
 }
 
-/* What a column is modulo P, times x^32 as a CRC has it. */
 static uint32_t
 residue(__m512i a)
 {
-	__m512i x = _mm512_xor_si512(_mm512_clmulepi64_epi128(a, k.last, 0x00),
-		_mm512_clmulepi64_epi128(a, k.last, 0x11));
-	__m256i y = _mm256_xor_si256(_mm512_castsi512_si256(x), _mm512_extracti64x4_epi64(x, 1));
-	__m128i z = _mm_xor_si128(_mm256_castsi256_si128(y), _mm256_extracti128_si256(y, 1));
-	uint64_t crc = _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(z));
-
-	return (uint32_t)_mm_crc32_u64(crc, (uint64_t)_mm_extract_epi64(z, 1));
+	return pbox_crc_residue(a, k.last);
 }
 
 INLINE __m128i
@@ -287,8 +249,8 @@ columns(float *dst, struct state *c, size_t i, unsigned count, size_t bytes, enu
 		c->late[j] = late[count - 1];
 	}
 	for (unsigned v = 0; v < count; v++) {
-		c->plain = fold(c->plain, all[v], c->fold);
-		c->shifted = fold(c->shifted, late[v], c->fold);
+		c->plain = pbox_crc_fold(c->plain, all[v], c->fold);
+		c->shifted = pbox_crc_fold(c->shifted, late[v], c->fold);
 	}
 	for (unsigned v = 0; v < count * halves; v++) {
 		__mmask16 part = m[v % halves];
@@ -299,7 +261,7 @@ columns(float *dst, struct state *c, size_t i, unsigned count, size_t bytes, enu
 		_mm512_mask_storeu_ps(dst + i + 16 * v, part, x);
 		/* 2-byte elements may end in the first half */
 		if (with_crc && (v % halves == 0 || part != 0))
-			c->result = fold(c->result,
+			c->result = pbox_crc_fold(c->result,
 				_mm512_castps_si512(_mm512_maskz_mov_ps(part, x)), c->fold);
 	}
 }
@@ -339,7 +301,7 @@ sum_checked(float *dst, const struct group *g, size_t elems, unsigned header, ui
 	if (with_crc)
 		*crc_dst = ~times(residue(c.result), k.back[(0 - elems * sizeof(*dst)) % COLUMN]);
 	UNROLL for (unsigned j = 1; j < n; j++) c.shifted =
-		fold(c.shifted, c.late[n - 1 - j], c.fold);
+		pbox_crc_fold(c.shifted, c.late[n - 1 - j], c.fold);
 	/* the promises have the header's place behind them, the residues zeros up to a column */
 	return times(residue(c.plain), k.bytes[covered]) == times(p.plain, k.bytes[pad]) &&
 	       times(residue(c.shifted), k.bytes[covered]) == times(p.shifted, k.bytes[pad]);
@@ -370,7 +332,7 @@ column_of_one(float *dst, struct one *c, unsigned v, size_t i, size_t bytes, int
 
 	__builtin_prefetch(c->src + i * size + SRC_AHEAD);
 	__asm__("" : "+v"(d)); /* or it is loaded again for each of its uses */
-	c->data[v] = fold(c->data[v], d, by);
+	c->data[v] = pbox_crc_fold(c->data[v], d, by);
 	UNROLL for (unsigned h = 0; h < halves; h++)
 	{
 		size_t left = bytes / size > 16 * h ? bytes / size - 16 * h : 0;
@@ -386,7 +348,8 @@ column_of_one(float *dst, struct one *c, unsigned v, size_t i, size_t bytes, int
 		_mm512_mask_storeu_ps(dst + i + 16 * h, part, x);
 		/* 2-byte elements may end in the first half */
 		if (with_crc && (h == 0 || left > 0))
-			*crc = fold(*crc, _mm512_castps_si512(_mm512_maskz_mov_ps(part, x)), by);
+			*crc = pbox_crc_fold(
+				*crc, _mm512_castps_si512(_mm512_maskz_mov_ps(part, x)), by);
 	}
 }
 
@@ -395,7 +358,7 @@ chains_end(const __m512i *chain)
 {
 	__m512i a = chain[0];
 
-	UNROLL for (unsigned v = 1; v < CHAINS; v++) a = fold(a, chain[v], k.fold);
+	UNROLL for (unsigned v = 1; v < CHAINS; v++) a = pbox_crc_fold(a, chain[v], k.fold);
 	return a;
 }
 

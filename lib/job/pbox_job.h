@@ -83,6 +83,8 @@ struct pbox_job_table {
 	bool restored;  /**< it was built so */
 	uint16_t epoch; /**< the latest map_epoch that its restorers had; 0: none has said one */
 	bool stateless; /**< and no snapshot has brought what its optimiser keeps (R10.8) */
+	uint32_t
+		stateless_said; /**< fragments of which the operator has heard that they lack it (R16.13) */
 	/** Who declared it so that he goes on in a run that has begun (R12.6): RESTORE or CONTINUE. */
 	uint64_t goes_on[PBOX_MAX_WORKERS / 64];
 	bool begins_known;       /**< it was built with a version: */

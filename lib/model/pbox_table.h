@@ -164,6 +164,15 @@ void pbox_table_release(struct pbox_table *t, uint64_t *load);
 /** Bytes that a table has of a node's arena. */
 size_t pbox_table_bytes_on(const struct pbox_table *t, unsigned node);
 
+/** Is there more of a fragment than what its workers hold as its last result: state of an optimiser, or parameters that are more precise?
+ * Then a chunk that moves needs all that its former home has of it (R16.13). */
+static inline bool
+pbox_table_has_more(const struct pbox_table *t)
+{
+	return t->mode == PBOX_MODE_OPTIMISER &&
+	       (pbox_optim_states(t->optimiser) > 0 || t->pull_format != PBOX_FMT_FP32);
+}
+
 /** A chunk that this box has; NULL: it has none. */
 const struct pbox_chunk *pbox_table_own_chunk(const struct pbox_table *t);
 

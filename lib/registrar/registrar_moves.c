@@ -59,18 +59,6 @@ may_take(const struct pbox_job *job, unsigned box, struct pbox_error *err)
 		box, job->name, job->name);
 }
 
-/* What of the table goes with its chunks today. */
-static int
-may_leave(const struct pbox_job *job, const struct pbox_table *t, struct pbox_error *err)
-{
-	if (pbox_optim_states(t->optimiser) == 0 && t->pull_format == PBOX_FMT_FP32)
-		return 0;
-	return pbox_fail(err, EINVAL,
-		"table %u of job '%s' has optimiser %s and pulls %s: this release moves chunks of all-reduce and of sgd, with results in fp32",
-		t->id, job->name, pbox_optimiser_name(t->optimiser),
-		pbox_format_name(t->pull_format));
-}
-
 static uint16_t
 next_epoch(const struct pbox_job *job)
 {
@@ -113,8 +101,6 @@ pbox_registrar_move(struct pbox_registrar *r, uint16_t id, uint32_t table, uint3
 		return pbox_fail(err, ENOENT, "job '%s' is at boxes 0 to %u", job->name,
 			r->conf.boxes.boxes - 1u);
 	ret = may_take(job, box, err);
-	if (ret == 0)
-		ret = may_leave(job, t, err);
 	if (ret < 0)
 		return ret;
 	epoch = next_epoch(job);
@@ -146,11 +132,6 @@ pbox_registrar_scale(struct pbox_registrar *r, uint16_t id, uint16_t set, uint64
 	if (set == 0 || set >> r->conf.boxes.boxes != 0)
 		return pbox_fail(err, ENOENT, "job '%s' is at boxes 0 to %u: name some of them",
 			job->name, r->conf.boxes.boxes - 1u);
-	for (uint32_t k = 0; k < job->n_tables; k++) {
-		ret = may_leave(job, &job->table[k]->t, err);
-		if (ret < 0)
-			return ret;
-	}
 	epoch = next_epoch(job);
 	n = registrar_share_out(job, set, epoch);
 	if (n == 0 && (job->out & set) == 0)
@@ -170,7 +151,7 @@ lose_states(struct pbox_registrar *r, const struct pbox_job *job)
 	for (uint32_t i = 0; i < job->n_tables; i++) {
 		const struct pbox_table *t = &job->table[i]->t;
 
-		if (t->plan == NULL || may_leave(job, t, NULL) == 0)
+		if (t->plan == NULL || !pbox_table_has_more(t))
 			continue;
 		registrar_event(r, PBOX_LOG_WARN,
 			"job '%s': table %u (optimiser %s, results in %s) goes on with parameters as its workers have them, and what the optimiser had gathered of the chunks of that box is 0",
@@ -212,7 +193,7 @@ pbox_registrar_failover(struct pbox_registrar *r, uint16_t id, unsigned box, uin
 	return n;
 }
 
-/* Homes by the weights, all tables one after the other: how many chunks move. Of a table that cannot let them go an error. */
+/* Homes by the weights, all tables one after the other: how many chunks move. */
 static int
 scale_homes(const struct pbox_job *job, const uint32_t *weight, unsigned boxes, uint8_t *home,
 	struct pbox_error *err)
@@ -222,16 +203,13 @@ scale_homes(const struct pbox_job *job, const uint32_t *weight, unsigned boxes, 
 
 	for (uint32_t i = 0; i < job->n_tables; i++) {
 		const struct pbox_table *t = &job->table[i]->t;
-		int n, ret;
+		int n;
 
 		for (uint32_t k = 0; k < t->n_chunks; k++)
 			home[k] = t->plan[k].box;
 		n = pbox_spread(&t->layout, boxes, weight, home, lack);
 		if (n < 0)
 			return pbox_fail(err, ENOMEM, "no memory to share out table %u", i);
-		ret = n > 0 ? may_leave(job, t, err) : 0;
-		if (ret < 0)
-			return ret;
 		all += n;
 		home += t->n_chunks;
 	}

@@ -121,13 +121,29 @@ stateless(struct pbox_registrar *r, const struct pbox_job *job, const struct pbo
 			job->name, jt->t.id, round);
 }
 
+/* The same of chunks that have moved, or that a box of several has got back (R16.13). */
+static void
+say_stateless(struct pbox_registrar *r, const struct pbox_job *job, struct pbox_job_table *jt,
+	uint32_t n, uint32_t chunk)
+{
+	uint32_t said = n < jt->stateless_said ? 0 : jt->stateless_said;
+
+	jt->stateless_said = n;
+	if (n == said)
+		return;
+	registrar_event(r, PBOX_LOG_WARN,
+		"job '%s': table %u (optimiser %s, results in %s): %u fragments, the first of them of chunk %u, go on with parameters as workers had them and with state 0: the box that had the rest was restarted, or is out, before it was fetched from there",
+		job->name, jt->t.id, pbox_optimiser_name(jt->t.optimiser),
+		pbox_format_name(jt->t.pull_format), n - said, chunk);
+}
+
 /* All is restored: say so, and what is lost. */
 static void
 end_restoring(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 {
 	struct pbox_error err;
 	struct pbox_shard_restoring first = {0};
-	uint32_t lost = 0;
+	uint32_t lost = 0, without = 0, chunk = 0;
 	bool moving = jt->moving;
 
 	jt->restoring = jt->moving = false;
@@ -137,7 +153,11 @@ end_restoring(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_ta
 		if (x.lost > 0 && lost == 0)
 			first = x;
 		lost += x.lost;
+		if (x.stateless > 0 && without == 0)
+			chunk = x.stateless_chunk;
+		without += x.stateless;
 	}
+	say_stateless(r, job, jt, without, chunk);
 	if (lost == 0) {
 		registrar_event(r, PBOX_LOG_INFO,
 			moving ? "job '%s': chunks of table %u have come here"

@@ -59,6 +59,8 @@ struct discipline {
 	/* Its chunk leaves this box, and it has a record, of no restoring: what goes on there is given up. NULL: chunks of such
 	 * tables do not move. */
 	void (*leave)(struct pbox_shard *s, const struct target *g);
+	/* A worker brings a part of what the fragment's former home has of it (INIT with HAVE). NULL: there are no such tables. */
+	void (*bring)(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 	/* It is not being restored, and a worker whose session was lost reports what it holds. NULL: that says nothing new. */
 	void (*late)(const struct target *g, const struct pbox_frame *f);
 	/* What RESTORE_OK done says of the worker's own contributions (R14.11). NULL: nothing. */

@@ -120,6 +120,9 @@ struct pbox_shard_restoring {
 	uint32_t lost_chunk; /**< of the first that is lost, if any */
 	uint16_t lost_frag;
 	bool lost_late; /**< ... as its SETs are gone */
+	/** Fragments, since the table began, that have gone on without what only their former home had of them (R16.13); and the chunk of
+	 * the first. */
+	uint32_t stateless, stateless_chunk;
 };
 struct pbox_shard_restoring pbox_shard_table_restoring(const struct pbox_shard_table *st);
 

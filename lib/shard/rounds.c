@@ -690,6 +690,7 @@ const struct discipline rounds_discipline = {
 	.owners = rounds_owners,
 	.report = rounds_report,
 	.leave = rounds_leave,
+	.bring = rounds_bring,
 	.at_cut = rounds_at_cut,
 	.drop = rounds_drop,
 	.bytes = rounds_bytes,

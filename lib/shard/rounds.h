@@ -118,5 +118,19 @@ struct rounds_group *rounds_scalars(struct pbox_shard_table *st, unsigned group,
 
 /* rounds_restore.c */
 void rounds_report(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+/* The highest version that a restorer holds; all have reported. */
+uint32_t rounds_highest(const struct target *g);
+
+/* rounds_carry.c */
+/* Nobody has reported yet; or f says something else than its worker's report before. */
+void rounds_carry_begin(const struct target *g);
+void rounds_carry_report(const struct target *g, const struct pbox_frame *f);
+/* All have reported, and somebody can bring what the fragment's former home has: one is asked to. f: the last report, or NULL. */
+void rounds_carry_ask(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+/* Can somebody? */
+bool rounds_may_be_carried(const struct target *g);
+/* The fragment goes on without that: count it. */
+void rounds_carry_none(const struct target *g);
+void rounds_bring(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 
 #endif /* ROUNDS_H */

@@ -24,8 +24,11 @@ note_report(const struct target *g, const struct pbox_frame *f)
 {
 	struct pbox_record *r = g->fragment->record;
 
+	if (r->arrived == 0)
+		rounds_carry_begin(g);
 	if (r->arrived == 0 || shard_is_newer(f->hdr.round, r->restoring.highest))
 		r->restoring.highest = f->hdr.round;
+	rounds_carry_report(g, f);
 	shard_note_report(g, f);
 }
 
@@ -57,6 +60,12 @@ highest(const struct target *g)
 		}
 	h.lower |= n < g->j->job->workers;
 	return h;
+}
+
+uint32_t
+rounds_highest(const struct target *g)
+{
+	return highest(g).version;
 }
 
 /* The payload of the version that the fragment shall have, in the pull format. */
@@ -101,18 +110,23 @@ decide(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 		shard_restored(s, g, false);
 		return true;
 	}
+	/* then a worker that can bring all of it does */
+	if (rounds_may_be_carried(g))
+		return false;
 	/* also if all hold it: one that is killed now may go on from the version before */
 	if (has && (f == NULL || f->hdr.length == 0 || f->hdr.round != h.version))
 		return false;
 	if (has)
 		take_payload(s, g, f);
-	if (g->c->epoch != PBOX_MAP_EPOCH)
+	if (g->st->t->boxes > 1)
 		forget_state(g);
 	needed = h.version != 0 && (h.lower || g->st->t->mode == PBOX_MODE_OPTIMISER);
 	fragment->version = h.version;
 	fragment->has_result = has;
 	fragment->samples = has ? h.samples : 0;
 	fragment->contributors = has ? h.contributors : 0;
+	if (has)
+		rounds_carry_none(g);
 	shard_restored(s, g, needed && !has);
 	return true;
 }
@@ -125,6 +139,10 @@ ask_for_payload(struct pbox_shard *s, const struct target *g, const struct pbox_
 	struct pbox_record *r = g->fragment->record;
 
 	r->restoring.highest = h.version; /* who reported more may be gone */
+	if (rounds_may_be_carried(g)) {
+		rounds_carry_ask(s, g, f);
+		return;
+	}
 	if (f != NULL && f->hdr.round == h.version && pbox_bit_get(r->want, f->hdr.worker)) {
 		shard_answer_report(s, g, f->hdr.worker, PBOX_RESTORE_GIVE, 0);
 		return;

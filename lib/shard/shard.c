@@ -194,7 +194,7 @@ find_fragment(const struct pbox_shard *s, const struct pbox_frame *f, struct tar
 	g->c = &g->st->t->chunk[index];
 	if (!s->own_endpoint[g->c->endpoint])
 		return PBOX_SS_DROP_CHUNK_UNKNOWN;
-	if (h->map_epoch != g->c->epoch)
+	if (h->map_epoch != g->c->epoch && !shard_is_of_left(g->c, f))
 		return PBOX_SS_DROP_MAP_EPOCH;
 	if (h->frag >= g->c->fragments)
 		return PBOX_SS_DROP_FRAG_RANGE;
@@ -271,8 +271,12 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 		else
 			g->st->discipline->pull(s, g, f);
 	} else if (f->hdr.type == PBOX_INIT) {
-		if (g->st->t->mode != PBOX_MODE_OPTIMISER || f->hdr.worker != 0)
+		bool brings = (f->hdr.flags & PBOX_F_HAVE) != 0 && g->st->discipline->bring != NULL;
+
+		if (g->st->t->mode != PBOX_MODE_OPTIMISER || (f->hdr.worker != 0 && !brings))
 			shard_count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
+		else if (brings)
+			g->st->discipline->bring(s, g, f);
 		else if ((f->hdr.flags & PBOX_F_LATEST) != 0 && g->st->discipline->moves_on)
 			shard_unsupported(s, g, f, PBOX_SS_RX_INIT);
 		else if ((f->hdr.flags & PBOX_F_LATEST) != 0)
@@ -284,6 +288,8 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 			shard_count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
 		else if (g->st->discipline->moves_on)
 			shard_unsupported(s, g, f, PBOX_SS_RX_FETCH);
+		else if ((f->hdr.flags & PBOX_F_LATEST) != 0)
+			shard_fetch_left(s, g, f);
 		else
 			shard_fetch(s, g, f);
 	} else if (f->hdr.type == PBOX_RESTORE) {

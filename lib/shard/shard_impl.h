@@ -68,7 +68,8 @@ struct contribution {
 struct report {
 	uint32_t version, samples, ts;
 	uint16_t contributors; /* of a table in clocks the epoch of that version, */
-	uint32_t own;          /* and the clock of the worker's last push that is in it */
+	/* and the clock of the worker's last push that is in it; of one in rounds 1 + the box that it can bring the state from, or 0 */
+	uint32_t own;
 };
 
 /*
@@ -92,6 +93,11 @@ struct pbox_record {
 		} round;
 		struct record_restoring {
 			uint32_t highest; /* the latest version that was reported */
+			uint32_t
+				brought; /* the version that parts have come of (rounds_carry.c), */
+			uint32_t parts;  /* and which ones */
+			uint16_t carrier;  /* who was asked for them, or PBOX_NO_WORKER, */
+			uint16_t asked_ms; /* and when */
 		} restoring;
 	};
 	uint16_t arrived; /* bits of has */
@@ -109,8 +115,9 @@ struct pbox_record {
 	uint64_t *has; /* slots that have come, or workers that have reported */
 	uint64_t *
 		nodes; /* first slots of the contributions that these came with; without names it is has */
-	uint64_t *want;   /* who wants the result, or can give the payload that it reported */
-	uint64_t *expect; /* slots that are waited for, of a round that is partial */
+	uint64_t *want; /* who wants the result, or can give the payload that it reported */
+	uint64_t *
+		expect; /* slots that are waited for, of a round that is partial; or workers that can bring nothing of use */
 	/* Of a job with slots: rounds in the order of their first contributions (rounds_sum.c). */
 	struct pbox_record *older, *newer;
 };
@@ -164,8 +171,11 @@ struct pbox_shard_table {
 	_Atomic uint64_t max_round;
 	/* Section 10; the registrar reads how far it is. */
 	const _Atomic uint64_t *restorer; /* bitmap of workers, the registrar's */
-	_Atomic uint32_t restoring, lost; /* fragments of this shard */
-	uint32_t lost_chunk;              /* of the first that is lost, if any */
+	_Atomic uint32_t restoring, lost; /* fragments of this shard; */
+	_Atomic uint32_t
+		stateless; /* of those that are restored so many lack what only their former home had; */
+	uint32_t stateless_chunk; /* the first of them is of this */
+	uint32_t lost_chunk;      /* of the first that is lost, if any */
 	uint16_t lost_frag;
 	bool lost_late;                   /* ... as its SETs are gone */
 	float *spare[PBOX_MAX_ENDPOINTS]; /* the table's, exchanged with those of fragments */
@@ -393,6 +403,8 @@ void shard_answer_report(struct pbox_shard *s, const struct target *g, unsigned 
 void shard_restored(struct pbox_shard *s, const struct target *g, bool lost);
 
 /* shard_moves.c: chunks that come from another box, or leave for one (R16.10). */
+/* Is the frame, which is of another epoch than its chunk, one that asks for what is left of it here (R16.13)? */
+bool shard_is_of_left(const struct pbox_chunk *c, const struct pbox_frame *f);
 void shard_moves(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_shard_table *st,
 	const struct pbox_moves *moves);
 /* A frame of another epoch than its chunk: its worker may not have heard that this has moved. */
@@ -420,6 +432,12 @@ void shard_finish_ready(struct pbox_shard *s);
 void shard_initialise(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 void shard_fetch(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 void shard_give(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+/* Of a chunk that has left this box (R16.13): whatever version there is, all of it stays as it is. */
+void shard_fetch_left(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+/* A part of it where the chunk is now: false: there is no such array. */
+bool shard_write_part(const struct target *g, const struct pbox_frame *f);
+/* Parameters have changed without a round: so has the answer with them. */
+void shard_refresh_answer(struct pbox_shard *s, const struct target *g);
 /* Copies of a table (shard_staging.c): before a fragment gets a new version, and with that. */
 void shard_staging_mail(struct pbox_shard *s, const struct pbox_mail *m);
 void shard_staging_before(struct pbox_staging *staging, const struct target *g)

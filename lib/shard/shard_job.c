@@ -59,6 +59,8 @@ pbox_shard_table_restoring(const struct pbox_shard_table *st)
 		.lost_chunk = st->lost_chunk,
 		.lost_frag = st->lost_frag,
 		.lost_late = st->lost_late,
+		.stateless = atomic_load_explicit(&st->stateless, memory_order_acquire),
+		.stateless_chunk = st->stateless_chunk,
 	};
 }
 

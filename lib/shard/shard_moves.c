@@ -88,6 +88,15 @@ shard_moves(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_shard_ta
 	}
 }
 
+bool
+shard_is_of_left(const struct pbox_chunk *c, const struct pbox_frame *f)
+{
+	/* by a later map than the one that this box has heard of it may have gone on from there */
+	return f->hdr.type == PBOX_FETCH && (f->hdr.flags & PBOX_F_LATEST) != 0 &&
+	       (c->fragment[0].closed & PBOX_FRAGMENT_MOVED) != 0 &&
+	       (int16_t)(f->hdr.map_epoch - c->epoch) > 0;
+}
+
 void
 shard_moved_away(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {

@@ -50,25 +50,26 @@ stands(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	return false;
 }
 
-void
-shard_fetch(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+/* The answer to a FETCH; nothing of a fragment that is not here. */
+static void
+send_fetched(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, bool here)
 {
 	struct pbox_send out = {
 		.hdr =
 			{
 				.type = PBOX_FETCHED,
+				.flags = f->hdr.flags & PBOX_F_LATEST,
 				.chunk = g->chunk,
 				.frag = g->frag,
-				.round = f->hdr.round,
+				.round = here ? g->fragment->version : 0,
 				.base = f->hdr.base,
 				.format = PBOX_FMT_FP32,
 				.aux = f->hdr.aux,
+				.weight = g->fragment->samples,
 				.ts = f->hdr.ts,
 			},
 	};
 
-	if (!stands(s, g, f))
-		return;
 	if (shard_is_old(s, g->j, f)) {
 		shard_count(s, PBOX_SS_DROP_REPLAYED);
 		return;
@@ -78,17 +79,39 @@ shard_fetch(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 		return;
 	}
 	shard_count(s, PBOX_SS_RX_FETCH);
-	/* not shared: the next round changes it while a copy of this answer may still be queued */
-	out.payload = piece_of(g, f->hdr.aux, f->hdr.base);
-	out.hdr.length =
-		(uint16_t)pbox_payload_bytes(PBOX_FMT_FP32, shard_piece_elements(g, f->hdr.base));
-	out.payload_crc = pbox_crc32c(0, out.payload, out.hdr.length);
+	if (here) {
+		/* not shared: the next round changes it while a copy of this answer may still be queued */
+		out.payload = piece_of(g, f->hdr.aux, f->hdr.base);
+		out.hdr.length = (uint16_t)pbox_payload_bytes(
+			PBOX_FMT_FP32, shard_piece_elements(g, f->hdr.base));
+		out.payload_crc = pbox_crc32c(0, out.payload, out.hdr.length);
+	}
 	shard_send_to(s, g, &out, f->hdr.worker);
 }
 
-/* Parameters have changed without a round: so has the answer with them. */
-static void
-refresh_answer(struct pbox_shard *s, const struct target *g)
+void
+shard_fetch(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	if (stands(s, g, f))
+		send_fetched(s, g, f, true);
+}
+
+void
+shard_fetch_left(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	unsigned closed = g->fragment->closed;
+
+	if ((closed & PBOX_FRAGMENT_MOVED) == 0) /* a contribution could change it still */
+		shard_send_unready(s, g, f);
+	else if (piece_of(g, f->hdr.aux, 0) == NULL)
+		shard_count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
+	else
+		send_fetched(s, g, f,
+			(closed & PBOX_FRAGMENT_LOST) == 0 && g->fragment->has_result != 0);
+}
+
+void
+shard_refresh_answer(struct pbox_shard *s, const struct target *g)
 {
 	const struct pbox_table *t = g->st->t;
 	uint8_t *wire = pbox_chunk_frag_wire(t, g->c, g->frag);
@@ -112,11 +135,21 @@ write_piece(const struct target *g, const struct pbox_frame *f, float *to)
 		memcpy(to, f->payload, bytes);
 }
 
+bool
+shard_write_part(const struct target *g, const struct pbox_frame *f)
+{
+	float *to = piece_of(g, f->hdr.aux, f->hdr.base);
+
+	if (to != NULL)
+		write_piece(g, f, to);
+	return to != NULL;
+}
+
 /* All pieces are here: who waits for the version that they are gets it. */
 static void
 open_fragment(struct pbox_shard *s, const struct target *g)
 {
-	refresh_answer(s, g);
+	shard_refresh_answer(s, g);
 	g->fragment->has_result = 1;
 	g->fragment->closed = 0;
 	if (g->fragment->record != NULL) {
@@ -181,6 +214,6 @@ shard_give(struct pbox_shard *s, const struct target *g, const struct pbox_frame
 	shard_send_batch(s);
 	write_piece(g, f, piece_of(g, f->hdr.aux, f->hdr.base));
 	if (f->hdr.aux == 0)
-		refresh_answer(s, g);
+		shard_refresh_answer(s, g);
 	shard_send_plain(s, g, f, PBOX_INIT_OK);
 }

@@ -118,7 +118,8 @@ enum pbox_discipline {
 	X(PBOX_RESTORE_NOTED, 1, noted) \
 	X(PBOX_RESTORE_GIVE, 2, give)   \
 	X(PBOX_RESTORE_LOST, 3, lost)   \
-	X(PBOX_RESTORE_LATE, 4, late)
+	X(PBOX_RESTORE_LATE, 4, late)   \
+	X(PBOX_RESTORE_FETCH, 5, fetch)
 enum pbox_restore { PBOX_RESTORES(PBOX_LIST_SYMBOL) };
 
 /** Hyper-parameters: ids in SET (R7.1). */

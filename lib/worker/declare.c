@@ -172,6 +172,8 @@ declare_finish(struct session *s, struct declaring *g)
 		spread_end(&g->homes);
 	}
 	rc = table_layout(g->t, &g->map, (uint32_t)g->pages.cap, err);
+	for (uint32_t i = 0; rc == 0 && i < g->t->frags; i++)
+		carry_is_home(s->w, g->t, &g->t->frag[i]);
 	if (rc == 0)
 		rc = g->t->discipline->begin(s, g->t, g->d->what->first_round, err);
 	if (rc == 0)

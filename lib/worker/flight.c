@@ -78,7 +78,7 @@ flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 		ep->ece = false;
 	}
 	if (h.type == PBOX_RESTORE) {
-		n = t->discipline->report(t, f, fl, &h, iov);
+		n = t->discipline->report(w, t, f, fl, &h, iov);
 	} else if (h.type == PBOX_PULL) {
 		t->discipline->ask(w, t, f, &h);
 	} else if (h.type == PBOX_FETCH) {

@@ -107,7 +107,11 @@ struct frag {
 	bool lags : 1;   /* its round was before the latest of the table when this worker joined */
 	bool lost : 1; /* its last push was lost with the box, and no operation has failed for it */
 	bool moving : 1; /* its chunk has moved, and the new box has not heard of all workers what they have */
-	bool owes : 1; /* pushes of its redo log go first (redo.c) */
+	bool owes : 1;    /* pushes of its redo log go first (redo.c) */
+	bool carried : 1; /* it is carried from box to box (carry.c) */
+	/* At several boxes: 1 + the number of the one that has all of it, as far as this worker knows, also if its chunk has moved since,
+	 * and the endpoint there; 0: none. */
+	uint8_t at_box, at_endpoint;
 };
 
 struct chunk {

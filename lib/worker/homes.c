@@ -77,6 +77,8 @@ homes_switch(struct pbox_worker *w)
 			w->job);
 		return;
 	}
+	if (moved > 0) /* where it has moved to next, its box asks again */
+		carry_drop(w, NULL);
 	for (unsigned b = 0; moved > 0 && b < w->boxes; b++)
 		flight_withdraw_all(w->box[b]);
 	for (uint32_t i = 0; moved > 0 && i < x->tables; i++)
@@ -168,6 +170,8 @@ homes_renew(struct session *s)
 bool
 homes_why(const struct pbox_worker *w, const struct pbox_worker_table *t, char *text, size_t cap)
 {
+	const struct session *from;
+
 	if (w->boxes < 2 || t == NULL || w->failed)
 		return false;
 	if (w->homes.spread.next != NULL) {
@@ -183,6 +187,14 @@ homes_why(const struct pbox_worker *w, const struct pbox_worker_table *t, char *
 	}
 	if (w->homes.left == 0 || (t->restoring & FRAGS_MOVING) == 0)
 		return false;
+	from = carry_waits(w);
+	if (from != NULL) {
+		pbox_text_add(text, cap,
+			"chunks of the job have moved (map %u), and the box at %s, which still has what the optimiser has gathered of them, does not answer",
+			w->homes.epoch, from->name);
+		out_why(from, text, cap);
+		return true;
+	}
 	pbox_text_add(text, cap,
 		"chunks of the job have moved (map %u), and %llu fragments wait until all workers have reported to their new boxes what they have",
 		w->homes.epoch, (unsigned long long)w->homes.left);

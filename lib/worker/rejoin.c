@@ -189,6 +189,9 @@ begin_again(struct session *s)
 	rejoin_close(s);
 	declare_renew(w);
 	homes_renew(s);
+	if (m->incarnation != s->incarnation)
+		carry_lost(w, s);
+	carry_drop(w, s);
 	s->rejoin.reporting = NULL;
 	flight_withdraw_all(s);
 	queue_clear(s);
@@ -439,6 +442,7 @@ retire(struct session *s)
 	path_end(s);
 	s->rejoin.phase = PHASE_NONE;
 	s->rejoin.reporting = NULL;
+	carry_lost(w, s);
 	flight_withdraw_all(s);
 	out_drop(s);
 	if (w->declaring.d != NULL)

@@ -153,6 +153,22 @@ moving_done(struct session *s, struct pbox_worker_table *t, struct frag *f)
 	queue_check(w, t, f);
 }
 
+/** The box has the report, and waits for others, or for what is carried to it. */
+static void
+waits(struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
+{
+	struct pbox_hdr wait = *h;
+
+	wait.type = PBOX_WAIT;
+	wait.flags = PBOX_F_HAVE;
+	loss_answer(ep, fl, &wait, ep->s->w->now);
+	fl->give = false;
+	fl->waited = true;
+	fl->wait_missing = h->weight;
+	fl->wait_ns = ep->s->w->now;
+	loss_waiting(ep, fl, ep->s->w->now);
+}
+
 void
 restore_answer(
 	struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
@@ -173,6 +189,8 @@ restore_answer(
 	switch (h->aux) {
 	case PBOX_RESTORE_DONE:
 		fragment_done(s, ep, fl, h);
+		carry_end(s->w, f);
+		carry_is_home(s->w, t, f);
 		t->discipline->restored(s, t, f, h);
 		table_recounts(t);
 		if (f->moving)
@@ -192,6 +210,18 @@ restore_answer(
 			"a chunk has moved to the box at %s, where hyper-parameters were set more than 64 times since %s %u of tensor '%s', and those of the next one are gone: start the job again from a checkpoint, and push all tensors of a table in each round",
 			s->name, t->discipline->unit, h->base, name);
 		return;
+	case PBOX_RESTORE_FETCH:
+		wait = *h;
+		wait.weight = UINT32_MAX;
+		waits(ep, fl, &wait);
+		if (carry_source(s->w, t, f) ==
+			0) { /* no longer: the box has it from an earlier report */
+			flight_send(ep, fl, false, false);
+			return;
+		}
+		if (carry_begin(s->w, t, f, h->weight) != 0)
+			text_fail(s->w, PBOX_C_MEMORY, "no memory to carry chunks that move");
+		return;
 	case PBOX_RESTORE_GIVE:
 		if (fl->give && fl->ts != h->ts && s->w->now - fl->sent_ns < ep->win.rto)
 			return; /* it is on its way */
@@ -200,14 +230,6 @@ restore_answer(
 		flight_send(ep, fl, false, false);
 		return;
 	default:
-		wait = *h;
-		wait.type = PBOX_WAIT;
-		wait.flags = PBOX_F_HAVE;
-		loss_answer(ep, fl, &wait, s->w->now);
-		fl->give = false;
-		fl->waited = true;
-		fl->wait_missing = h->weight;
-		fl->wait_ns = s->w->now;
-		loss_waiting(ep, fl, s->w->now);
+		waits(ep, fl, h);
 	}
 }

@@ -503,11 +503,13 @@ transfer_frame(struct session *s, const struct rx_frame *r)
 	}
 	t = ref->table;
 	k = &t->chunk[ref->chunk];
+	f = &t->frag[k->frag + h->frag];
+	if (carry_frame(s, t, f, r))
+		return;
 	if (k->box != s->index) {
 		r->lane->count.rx_dropped++;
 		return;
 	}
-	f = &t->frag[k->frag + h->frag];
 	ep = &s->ep[k->endpoint];
 	__atomic_store_n(&ep->last_rx, ep->lane->now, __ATOMIC_RELAXED);
 	if (r->ce)

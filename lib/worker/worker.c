@@ -60,6 +60,7 @@ pbox_worker_create(const struct pbox_client_conf *conf, const struct sockaddr_in
 	w->lanes = 1;
 	w->nonce = port->random(port->ctx);
 	w->next_id = (uint32_t)port->random(port->ctx) | 1;
+	carry_init(&w->carries);
 	w->homes.epoch = w->homes.seen = w->homes.first = HOMES_FIRST;
 	if (w->lane[0] == NULL || boxes_session(w, box) == NULL || !worker_copy_conf(w, conf)) {
 		pbox_worker_destroy(w);
@@ -72,6 +73,7 @@ void
 pbox_worker_destroy(struct pbox_worker *w)
 {
 	declare_free(w); /* of a session */
+	carry_drop(w, NULL);
 	spread_end(&w->homes.spread);
 	for (unsigned i = 0; i < w->boxes; i++) {
 		session_close(w->box[i]);
@@ -199,6 +201,8 @@ pbox_worker_tick(struct pbox_worker *w, uint64_t now, uint64_t drained)
 	if (w->boxes > 1)
 		boxes_follow(w);
 	homes_tick(w);
+	if (!w->failed && !w->shut)
+		carry_tick(w);
 	w->opened |= boxes_ready(w);
 	/* the fragments of a lane may be for endpoints of any other one (mixed): all start before one sends */
 	for (unsigned k = 0; k < w->lanes && !w->failed && !w->shut; k++)
@@ -212,6 +216,8 @@ pbox_worker_tick(struct pbox_worker *w, uint64_t now, uint64_t drained)
 		return due;
 	if (homes_due(w) < due)
 		due = homes_due(w);
+	if (!w->shut && carry_due(w) < due)
+		due = carry_due(w);
 	for (unsigned k = 0; k < w->lanes; k++) {
 		if (w->lane[k]->starting != NULL && !w->shut)
 			return 0;

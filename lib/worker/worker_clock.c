@@ -366,12 +366,13 @@ clock_version(const struct pbox_worker_table *t, const struct frag *f)
 }
 
 static unsigned
-clock_report(const struct pbox_worker_table *t, const struct frag *f, const struct flight *fl,
-	struct pbox_hdr *h, struct iovec *iov)
+clock_report(const struct pbox_worker *w, const struct pbox_worker_table *t, const struct frag *f,
+	const struct flight *fl, struct pbox_hdr *h, struct iovec *iov)
 {
 	const struct frag_clock *k = clock_of(t, f);
 	unsigned n = retained_restore(t, f, fl, h, iov);
 
+	(void)w;
 	if ((h->flags & PBOX_F_HAVE) != 0) {
 		h->aux = k->epoch;
 		h->base = k->seen.own;

@@ -73,8 +73,9 @@ struct worker_discipline {
 	 * finished. */
 	uint32_t (*version)(const struct pbox_worker_table *t, const struct frag *f);
 	/* The RESTORE of a fragment; entries of @p iov that were filled. */
-	unsigned (*report)(const struct pbox_worker_table *t, const struct frag *f,
-		const struct flight *fl, struct pbox_hdr *h, struct iovec *iov);
+	unsigned (*report)(const struct pbox_worker *w, const struct pbox_worker_table *t,
+		const struct frag *f, const struct flight *fl, struct pbox_hdr *h,
+		struct iovec *iov);
 	/* The box has restored version h->base: what this worker has lost by that fails, or is counted. */
 	void (*restored)(struct session *s, struct pbox_worker_table *t, struct frag *f,
 		const struct pbox_hdr *h);

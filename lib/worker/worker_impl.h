@@ -15,6 +15,7 @@
  *     boxes.c             a job at several boxes: which, and are they alike?
  *     join.c refusal.c path.c           how a session begins: handshake, refusals, path MTU
  *     rejoin.c restore.c                failover: a new session after a restart of the box
+ *     carry.c                           fragments that are carried from box to box
  *     homes.c spread.c out.c            chunks that move from box to box; boxes that the job goes on without
  *     declare.c pager.c map.c table.c chunks.c  DECLARE and MAP, the first time and after a restart of the box
  *     lane.c              lanes: endpoints that a thread drives by itself
@@ -46,6 +47,7 @@
 
 #include "flow.h"
 #include "times.h"
+#include "carry.h"
 #include "homes.h"
 #include "pbox_worker.h"
 
@@ -579,6 +581,7 @@ struct pbox_worker {
 	bool astray;               /* another box has a later run than the first one gave */
 	struct pbox_boxes_ok list; /* of the first box, if there are several */
 	struct homes homes;
+	struct carries carries;
 	struct sockaddr_in named[WORKER_BOXES]; /* by the program; n_named 0: one */
 	unsigned n_named;
 	uint16_t worker, workers; /* of the first WELCOME */

@@ -126,6 +126,14 @@ round_version(const struct pbox_worker_table *t, const struct frag *f)
 	return f->pushed && f->round - version > 1 ? f->round - 1 : version;
 }
 
+static unsigned
+round_report(const struct pbox_worker *w, const struct pbox_worker_table *t, const struct frag *f,
+	const struct flight *fl, struct pbox_hdr *h, struct iovec *iov)
+{
+	h->base = carry_source(w, t, f);
+	return retained_restore(t, f, fl, h, iov);
+}
+
 /** Is version a later than b? 0 is no finished version; others are compared modulo 2^32. */
 static bool
 round_is_later(uint32_t a, uint32_t b)
@@ -197,7 +205,7 @@ const struct worker_discipline worker_rounds = {
 	.result = round_result,
 	.defers = round_defers,
 	.version = round_version,
-	.report = retained_restore,
+	.report = round_report,
 	.restored = round_restored,
 	.needs_from = round_needs_from,
 };

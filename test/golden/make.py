@@ -442,6 +442,21 @@ def datagrams(s):
         frame["pull"], [None, "frame_version"])
 
 
+def carry_frames(s):
+    """R16.13: what goes with a chunk that moves."""
+    def moved(kind, **more):
+        return dataclasses.replace(data(kind), **{"map_epoch": 7, **more})
+
+    part = {"base": 352, "aux": 2}
+    s.add("restore of a fragment that box 2 has", "R16.13", moved("RESTORE", format=1, flags=proto.HAVE, base=3))
+    s.add("restore_ok fetch", "R16.13", moved("RESTORE_OK", base=42, aux=proto.RESTORE_FETCH, weight=3))
+    s.add("fetch of a chunk that has moved", "R16.13", moved("FETCH", round=0, flags=proto.LATEST, **part))
+    s.elements("fetched of a chunk that has moved", "R16.13", moved("FETCHED", flags=proto.LATEST, weight=128, **part), 1)
+    s.add("fetched of a fragment that the box has not", "R16.13", moved("FETCHED", round=0, flags=proto.LATEST, format=1))
+    s.elements("init that brings a part", "R16.13", moved("INIT", flags=proto.HAVE, weight=128, **part), 1)
+    s.add("init_ok of a part", "R16.13", moved("INIT_OK", flags=proto.HAVE, **part))
+
+
 def build():
     s = Set()
     control_frames(s)
@@ -460,6 +475,7 @@ def build():
     circle_frames(s)
     clock_frames(s)
     homes_frames(s)
+    carry_frames(s)
     return {"protocol": proto.VERSION, "frames": s.frames, "datagrams": s.datagrams, "auth": auth}
 
 

@@ -446,7 +446,8 @@ test_names(void)
 	CU_ASSERT_STRING_EQUAL(pbox_op_name(4), "?");
 	CU_ASSERT_STRING_EQUAL(pbox_restore_name(PBOX_RESTORE_LOST), "lost");
 	CU_ASSERT_STRING_EQUAL(pbox_restore_name(PBOX_RESTORE_LATE), "late");
-	CU_ASSERT_STRING_EQUAL(pbox_restore_name(5), "?");
+	CU_ASSERT_STRING_EQUAL(pbox_restore_name(PBOX_RESTORE_FETCH), "fetch");
+	CU_ASSERT_STRING_EQUAL(pbox_restore_name(6), "?");
 	CU_ASSERT_STRING_EQUAL(pbox_hyper_name(PBOX_HYPER_WEIGHT_DECAY), "weight_decay");
 	CU_ASSERT_STRING_EQUAL(pbox_policy_name(PBOX_POLICY_SHRINK), "shrink");
 	CU_ASSERT_EQUAL(pbox_number(pbox_optimiser_name, "adamw", 4), PBOX_OPT_ADAM);

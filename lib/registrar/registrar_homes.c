@@ -28,6 +28,7 @@ struct homes {
 	bool restores;   /* some of them are to be restored */
 	uint64_t ask_ns; /* when workers are asked next */
 	unsigned asked;  /* how often they were */
+	bool made;       /* this box has made a map of it since it was started */
 };
 
 /* Of a worker's session. */
@@ -61,14 +62,19 @@ note_epoch(struct pbox_job *job, uint16_t epoch)
 		atomic_store_explicit(&job->map_epoch, epoch, memory_order_relaxed);
 }
 
-/* Which boxes are out of use is part of a map. */
+/* Which boxes are out of use is part of a map. A first box that was started again may have built tables before it hears that. */
 static void
-note_out(struct pbox_job *job, uint16_t epoch, uint16_t out)
+note_out(const struct pbox_registrar *r, struct pbox_job *job, uint16_t epoch, uint16_t out)
 {
+	uint16_t before = job->out;
+
 	if (!epoch_is_later(epoch, job->out_epoch))
 		return;
 	job->out = out;
 	job->out_epoch = epoch;
+	for (uint32_t i = 0; out != before && i < job->n_tables; i++)
+		if (job->table[i]->built)
+			registrar_share_new(r, job, i);
 }
 
 static void
@@ -224,7 +230,7 @@ adopt(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt,
 		t->home[i] = (struct pbox_table_home){.box = h->box, .epoch = h->epoch};
 	}
 	note_epoch(job, m->epoch);
-	note_out(job, m->epoch, m->out);
+	note_out(r, job, m->epoch, m->out);
 	if (comes + leaves > 0) {
 		jt->finished.known = jt->look.on = false;
 		registrar_event(r, PBOX_LOG_INFO,
@@ -429,9 +435,16 @@ void
 registrar_homes_new(struct pbox_registrar *r, struct pbox_job *job, uint16_t epoch, uint16_t out)
 {
 	note_epoch(job, epoch);
-	note_out(job, epoch, out);
+	note_out(r, job, epoch, out);
 	homes_of(job)->asked = 0;
+	homes_of(job)->made = true;
 	ask_workers(r, job);
+}
+
+bool
+registrar_homes_made(const struct pbox_job *job)
+{
+	return homes_of(job)->made;
 }
 
 bool

@@ -394,6 +394,8 @@ void registrar_share_new(const struct pbox_registrar *r, struct pbox_job *job, u
 /* registrar_homes.c: the plans of some tables are of a new map, and all are to know it; bits of boxes that are out. */
 void registrar_homes_new(
 	struct pbox_registrar *r, struct pbox_job *job, uint16_t epoch, uint16_t out);
+/* Has this box made a map of the job since it was started? */
+bool registrar_homes_made(const struct pbox_job *job);
 /* Has the worker asked for the map, or shown all that it knew? */
 bool registrar_homes_told(const struct pbox_job *job, unsigned worker);
 
@@ -555,6 +557,7 @@ extern const struct registrar_part registrar_table_part;
 extern const struct registrar_part registrar_boxes_part;
 extern const struct registrar_part registrar_times_part;
 extern const struct registrar_part registrar_homes_part;
+extern const struct registrar_part registrar_moves_part;
 extern const struct registrar_part registrar_requests_part;
 extern const struct registrar_part registrar_staging_part;
 extern const struct registrar_part registrar_view_part;

@@ -12,7 +12,12 @@
 #include "registrar_impl.h"
 
 /* A box that was started again may have given numbers to maps that it has forgotten, and no worker remembers: some. */
-#define FORGOTTEN 16
+#define FORGOTTEN 256
+
+/* Epochs are compared modulo 2^16: a chunk has moved in one of so many maps. Single moves may still bring it on. */
+#define EPOCHS_APART 32000
+#define EPOCHS_LAST  32700
+#define LOOK_EVERY   (100 * NS_PER_MS)
 
 /* May chunks of the job move now? After the loss of a box tables that are not mapped yet may be waiting for just that. */
 static int
@@ -62,20 +67,41 @@ may_take(const struct pbox_job *job, unsigned box, struct pbox_error *err)
 static uint16_t
 next_epoch(const struct pbox_job *job)
 {
-	bool knows = !job->resumed && job->n_tables > 0 && job->table[0]->built;
+	bool knows = registrar_homes_made(job) ||
+		     (!job->resumed && job->n_tables > 0 && job->table[0]->built);
 
 	return (uint16_t)(job->map_epoch + (knows ? 1 : FORGOTTEN));
+}
+
+static int
+check_epoch(const struct pbox_job *job, uint16_t apart, struct pbox_error *err)
+{
+	uint16_t epoch = next_epoch(job);
+
+	for (uint32_t i = 0; i < job->n_tables; i++) {
+		const struct pbox_table *t = &job->table[i]->t;
+
+		for (uint32_t k = 0; t->plan != NULL && k < t->n_chunks; k++)
+			if ((uint16_t)(epoch - t->plan[k].epoch) > apart)
+				return pbox_fail(err, ERANGE,
+					"job '%s' has had more than %u maps since chunk %u of table %u moved, and the box cannot compare more: move that chunk first: pbox-ctl moves %s %u %u BOX",
+					job->name, apart, k, i, job->name, i, k);
+	}
+	return 0;
 }
 
 /* What the operator's commands begin with. */
 static int
 command_begin(struct pbox_registrar *r, const struct pbox_job *job, uint16_t id, bool lost,
-	uint64_t now_ns, struct pbox_error *err)
+	uint16_t apart, uint64_t now_ns, struct pbox_error *err)
 {
+	int ret;
+
 	r->now_ns = now_ns;
 	if (job == NULL || job->state != PBOX_JOB_OPEN)
 		return pbox_fail(err, ENOENT, "there is no job %u", id);
-	return may_move(r, job, lost, err);
+	ret = may_move(r, job, lost, err);
+	return ret < 0 ? ret : check_epoch(job, apart, err);
 }
 
 int
@@ -87,7 +113,7 @@ pbox_registrar_move(struct pbox_registrar *r, uint16_t id, uint32_t table, uint3
 	uint16_t epoch;
 	int n = 0, ret;
 
-	ret = command_begin(r, job, id, false, now_ns, err);
+	ret = command_begin(r, job, id, false, EPOCHS_LAST, now_ns, err);
 	if (ret < 0)
 		return ret;
 	if (table >= job->n_tables)
@@ -126,7 +152,7 @@ pbox_registrar_scale(struct pbox_registrar *r, uint16_t id, uint16_t set, uint64
 	uint16_t epoch;
 	int n, ret;
 
-	ret = command_begin(r, job, id, false, now_ns, err);
+	ret = command_begin(r, job, id, false, EPOCHS_APART, now_ns, err);
 	if (ret < 0)
 		return ret;
 	if (set == 0 || set >> r->conf.boxes.boxes != 0)
@@ -162,6 +188,15 @@ lose_states(struct pbox_registrar *r, const struct pbox_job *job)
 	return n;
 }
 
+static bool
+has_chunks(const struct pbox_job *job, unsigned box)
+{
+	struct pbox_homes_view view;
+
+	pbox_registrar_view_homes(job, &view);
+	return view.chunks[box] > 0;
+}
+
 int
 pbox_registrar_failover(struct pbox_registrar *r, uint16_t id, unsigned box, uint64_t now_ns,
 	unsigned *stateless, struct pbox_error *err)
@@ -171,7 +206,7 @@ pbox_registrar_failover(struct pbox_registrar *r, uint16_t id, unsigned box, uin
 	int n, ret;
 
 	*stateless = 0;
-	ret = command_begin(r, job, id, true, now_ns, err);
+	ret = command_begin(r, job, id, true, EPOCHS_APART, now_ns, err);
 	if (ret < 0)
 		return ret;
 	if (box == 0)
@@ -180,7 +215,8 @@ pbox_registrar_failover(struct pbox_registrar *r, uint16_t id, unsigned box, uin
 	if (box >= r->conf.boxes.boxes)
 		return pbox_fail(err, ENOENT, "job '%s' is at boxes 0 to %u", job->name,
 			r->conf.boxes.boxes - 1u);
-	if ((job->out >> box & 1) != 0)
+	/* it may be out, and have chunks: this box was started again, and the workers came with them after that */
+	if ((job->out >> box & 1) != 0 && !has_chunks(job, box))
 		return 0;
 	epoch = next_epoch(job);
 	n = registrar_share_lost(job, (uint16_t)(job->out | 1u << box), r->conf.boxes.boxes, epoch);
@@ -244,7 +280,7 @@ pbox_registrar_weigh(struct pbox_registrar *r, uint16_t id, const uint32_t *weig
 	uint16_t epoch, out = job != NULL ? job->out : 0;
 	int moved, ret;
 
-	ret = command_begin(r, job, id, false, now_ns, err);
+	ret = command_begin(r, job, id, false, EPOCHS_APART, now_ns, err);
 	if (ret == 0)
 		ret = scale_weights(r, weight, n, err);
 	if (ret < 0)
@@ -275,3 +311,30 @@ pbox_registrar_weigh(struct pbox_registrar *r, uint16_t id, const uint32_t *weig
 	registrar_homes_new(r, job, epoch, out);
 	return moved;
 }
+
+/* Of a job. */
+struct moves {
+	uint64_t look_ns; /* when chunks of boxes that are out are looked for next */
+};
+
+/* Boxes may be out, and have chunks: this one was started again, heard that they are, and then of the chunks from workers. */
+static void
+moves_tick(struct pbox_registrar *r, struct pbox_job *job)
+{
+	struct moves *m = registrar_job_state(job, PART_moves);
+	struct pbox_error err;
+	unsigned stateless;
+
+	if (job->out == 0 || r->conf.boxes.box != 0 || r->now_ns < m->look_ns)
+		return;
+	m->look_ns = r->now_ns + LOOK_EVERY;
+	for (unsigned b = 1; b < r->conf.boxes.boxes; b++)
+		if ((job->out >> b & 1) != 0 && has_chunks(job, b))
+			pbox_registrar_failover(r, job->id, b, r->now_ns, &stateless, &err);
+}
+
+const struct registrar_part registrar_moves_part = {
+	.name = "chunks that move",
+	.tick = moves_tick,
+	.job_state = sizeof(struct moves),
+};

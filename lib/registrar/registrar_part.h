@@ -42,6 +42,7 @@ typedef void (*registrar_handler)(
 	X(boxes)           \
 	X(times)           \
 	X(homes)           \
+	X(moves)           \
 	X(requests)        \
 	X(staging)         \
 	X(view)            \

@@ -274,14 +274,17 @@ declare_homes(struct session *s, struct declaring *g)
 	/* nothing has: no box has to hear it */
 	if (rc > 0 && (x->phase == SPREAD_ASK || moved))
 		return 1;
-	if (x->changed || x->newer) {
+	if (x->changed || x->newer || spread_is_out(x)) {
 		spread_again(x);
+		x->again_ns = s->w->now + (moved ? 0 : SPREAD_OUT_AGAIN);
 		return 1;
 	}
 	for (uint32_t i = 0; i < g->t->chunks; i++) {
 		struct chunk *k = &g->t->chunk[i];
 		const struct pbox_home *n = &x->next[0][i];
 
+		/* MAPPED of a box that was started again may have come before the version of a chunk that has not moved */
+		k->version = n->version;
 		if (n->epoch == k->epoch)
 			continue;
 		if (n->box >= s->w->boxes || n->endpoint >= s->w->box[n->box]->endpoints)
@@ -291,9 +294,18 @@ declare_homes(struct session *s, struct declaring *g)
 		k->box = n->box;
 		k->endpoint = n->endpoint;
 		k->epoch = n->epoch;
-		k->version = n->version;
 	}
 	return 0;
+}
+
+/**
+ * At a box that was started again tables before this one come first. DECLARE goes as soon as they are declared there: other workers may
+ * have this table already, and have to show the box, which waits for this declaration, where its chunks are before they report any.
+ */
+static bool
+declare_waits(const struct session *s, const struct declaring *g)
+{
+	return rejoin_pauses(s) || (rejoin_restoring(s) && (g->mapping || rejoin_declares(s)));
 }
 
 /** DECLARE at all boxes, then MAP; 1: there is more to do. */
@@ -318,6 +330,8 @@ proceed(struct session *s, struct declaring *g)
 		if (g->box > 0)
 			return declare_at(s->w, g, 0);
 		pager_reset(&g->pages);
+		if (declare_waits(s, g))
+			return 1;
 	}
 	if (!pager_map(&g->pages, g->t, g->box > 0 ? &g->agreed : &g->map.seen, declare_map_page, g,
 		    &rc, &p)) {
@@ -339,8 +353,7 @@ declare_tick(struct session *s)
 	struct declaring *g = &s->w->declaring;
 	int rc = 0;
 
-	if (g->d == NULL || s->index != g->box || rejoin_pauses(s) || rejoin_restoring(s) ||
-		s->w->now < g->again_ns)
+	if (g->d == NULL || s->index != g->box || declare_waits(s, g) || s->w->now < g->again_ns)
 		return;
 	if (g->t == NULL)
 		rc = declare_begin(s, g);
@@ -360,8 +373,8 @@ declare_due(const struct session *s)
 {
 	const struct declaring *g = &s->w->declaring;
 
-	if (g->d == NULL || s->index != g->box || rejoin_pauses(s) || rejoin_restoring(s) ||
-		!s->w->opened || !s->listed)
+	if (g->d == NULL || s->index != g->box || declare_waits(s, g) || !s->w->opened ||
+		!s->listed)
 		return UINT64_MAX;
 	if (g->t == NULL)
 		return g->again_ns;

@@ -132,6 +132,11 @@ homes_tick(struct pbox_worker *w)
 		spread_again(&h->spread);
 		return;
 	}
+	if (spread_is_out(&h->spread)) {
+		spread_again(&h->spread);
+		h->spread.again_ns = w->now + SPREAD_OUT_AGAIN;
+		return;
+	}
 	homes_switch(w);
 }
 

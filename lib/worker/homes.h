@@ -85,6 +85,9 @@ int spread_step(struct pbox_worker *w, struct spread *x);
 uint64_t spread_due(const struct pbox_worker *w, const struct spread *x);
 /** Ask again; what is known stays. */
 void spread_again(struct spread *x);
+/** Does it give chunks to a box that is out? Then the first one was started again, and has not heard that yet. */
+bool spread_is_out(const struct spread *x);
+#define SPREAD_OUT_AGAIN (20 * NS_PER_MS)
 void spread_end(struct spread *x);
 
 #define HOMES_FIRST 1 /* epoch of a map from which nothing has moved */

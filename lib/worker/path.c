@@ -40,6 +40,8 @@ path_begin(struct session *s, uint64_t deadline)
 void
 path_end(struct session *s)
 {
+	if (s->path.payload != NULL) /* PINGs that have not left read it */
+		link_flush(&s->w->lane[0]->link);
 	free(s->path.payload);
 	s->path.payload = NULL;
 }

@@ -371,7 +371,7 @@ session_close(struct session *s)
 {
 	rejoin_close(s);
 	join_end(&s->join);
-	path_end(s);
+	free(s->path.payload); /* nothing is sent any more */
 	auth_end(s->auth);
 	for (unsigned i = 0; s->ep != NULL && i < PBOX_MAX_ENDPOINTS; i++)
 		free(s->ep[i].flight);

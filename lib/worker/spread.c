@@ -249,6 +249,16 @@ spread_step(struct pbox_worker *w, struct spread *x)
 	return 0;
 }
 
+bool
+spread_is_out(const struct spread *x)
+{
+	for (uint32_t i = 0; i < x->tables; i++)
+		for (uint32_t k = 0; k < x->table[i]->chunks; k++)
+			if ((x->out >> x->next[i][k].box & 1) != 0)
+				return true;
+	return false;
+}
+
 uint64_t
 spread_due(const struct pbox_worker *w, const struct spread *x)
 {

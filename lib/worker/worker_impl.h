@@ -469,6 +469,12 @@ rejoin_restoring(const struct session *s)
 {
 	return s->rejoin.phase != PHASE_NONE;
 }
+/** ... and not all its tables are declared there again? */
+static inline bool
+rejoin_declares(const struct session *s)
+{
+	return s->rejoin.phase == PHASE_DECLARE;
+}
 /** May this request go? */
 static inline bool
 rejoin_admits(const struct session *s, const struct pbox_worker_request *r)

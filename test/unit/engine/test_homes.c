@@ -462,7 +462,10 @@ test_scale(void)
 static void
 test_the_first_box_again(void)
 {
+	struct pbox_homes all = {
+		.chunks = 12, .count = 12, .epoch = 9, .flags = PBOX_HOMES_RESTORE};
 	struct fx_table t = reduce;
+	uint8_t payload[200];
 
 	t.flags = PBOX_DECLARE_RESTORE;
 	fx.boxes = list;
@@ -477,10 +480,6 @@ test_the_first_box_again(void)
 	fx_work();
 	UNIT_EQ_U64(move(0, 0, 0, 1), (uint64_t)-EAGAIN);
 	for (unsigned i = 0; i < 2; i++) {
-		struct pbox_homes all = {
-			.chunks = 12, .count = 12, .epoch = 9, .flags = PBOX_HOMES_RESTORE};
-		uint8_t payload[200];
-
 		for (unsigned k = 0; k < 12; k++)
 			all.home[k] = (struct pbox_home){.box = k == 5 ? 0 : 2, .epoch = 9};
 		fx_control(&w[i], PBOX_HOMES, payload,
@@ -497,7 +496,21 @@ test_the_first_box_again(void)
 	UNIT_EQ_U64(fx_last()->hdr.aux, PBOX_RESTORE_DONE);
 	fx_tick();
 	UNIT_EQ_U64(move(0, 5, 5, 1), 1);
-	UNIT_EQ_U64(fx_last()->hdr.map_epoch, 9 + 16);
+	UNIT_EQ_U64(fx_last()->hdr.map_epoch, 9 + 256);
+	/* what it has made itself it knows */
+	UNIT_EQ_U64(move(0, 6, 6, 1), 1);
+	UNIT_EQ_U64(fx_last()->hdr.map_epoch, 9 + 257);
+	/* epochs that cannot be compared are refused, and a move of the chunk helps */
+	all.epoch = 32500;
+	for (unsigned k = 1; k < 12; k++)
+		all.home[k].epoch = 32500;
+	fx_control(&w[0], PBOX_HOMES, payload, pbox_homes_encode(payload, sizeof(payload), &all));
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_HOMES_OK);
+	UNIT_EQ_U64(pbox_registrar_scale(fx.registrar, 0, 2, fx.now, &err), (uint64_t)-ERANGE);
+	CU_ASSERT_STRING_EQUAL(err.text,
+		"job 'vision' has had more than 32000 maps since chunk 0 of table 0 moved, and the box cannot compare more: move that chunk first: pbox-ctl moves vision 0 0 BOX");
+	UNIT_EQ_U64(move(0, 0, 0, 1), 1);
+	UNIT_EQ_U64(pbox_registrar_scale(fx.registrar, 0, 2, fx.now, &err), 11);
 	fx_end();
 }
 

@@ -315,11 +315,11 @@ another_box(struct pbox_registrar *r, const struct registrar_join *q)
 /* R16.3: and both may have been started again. Then a later run that has nothing here was begun by a worker that had to begin
  * again, and this one goes on. */
 static bool
-earlier_goes_on(
-	const struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_join *m)
+earlier_goes_on(const struct pbox_registrar *r, const struct pbox_job *live,
+	const struct pbox_run *run, const struct pbox_join *m)
 {
-	return !registrar_boxes_gives(r) && !has_begun(job) && m->number != 0 &&
-	       m->number < job->run.number && run_is_same(m->run, job->run.id);
+	return !registrar_boxes_gives(r) && (live == NULL || !has_begun(live)) && m->number != 0 &&
+	       m->number < run->number && run_is_same(m->run, run->id);
 }
 
 /* The run with whose end its session ended, whatever the worker says of it. */
@@ -377,8 +377,8 @@ registrar_run_join(struct pbox_registrar *r, struct registrar_join *q)
 		what = meaning(run, live == NULL || has_begun(live), m);
 	if (what == JOINS && live != NULL && is_another(r, live, m))
 		what = MAKES_WAY;
-	if (what == TOO_LATE && e == NULL && live != NULL && earlier_goes_on(r, live, m))
-		what = TAKES;
+	if (what == TOO_LATE && e == NULL && earlier_goes_on(r, live, run, m))
+		what = live != NULL ? TAKES : JOINS;
 	if (what == TOO_LATE)
 		return too_late(r, q, e, run);
 	if (what == UNNAMED && live != NULL) {

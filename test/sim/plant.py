@@ -390,8 +390,8 @@ PLANTS = [
      "\t\tif (s->own_endpoint[g->st->t->chunk[i].endpoint])\n\t\t\tg->c = &g->st->t->chunk[i];\n"
      "\tif (!s->own_endpoint[g->c->endpoint])"),
     ("fleet-earlier-run-ended", "registrar_run.c",
-     "if (what == TOO_LATE && e == NULL && live != NULL && earlier_goes_on(r, live, m))",
-     "if (!P && what == TOO_LATE && e == NULL && live != NULL && earlier_goes_on(r, live, m))"),
+     "if (what == TOO_LATE && e == NULL && earlier_goes_on(r, live, run, m))",
+     "if (!P && what == TOO_LATE && e == NULL && earlier_goes_on(r, live, run, m))"),
     ("fleet-run-of-another", "join.c",
      "j->number = s->index > 0 ? w->box[0]->number :",
      "j->number = s->index > 0 ? (P && s->number != 0 ? s->number : w->box[0]->number) :"),

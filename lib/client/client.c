@@ -14,7 +14,6 @@
 /* Open, close, configuration, memory and facts of a client. Operations are in operation.c. */
 
 #define LEAVE_PATIENCE NS_PER_S
-#define MEMORY_ALIGN   64
 
 const char *
 pbox_client_version(void)
@@ -69,10 +68,7 @@ pbox_client_alloc(struct pbox_client *c, size_t bytes)
 
 	if (t->ops->alloc != NULL)
 		return t->ops->alloc(t, bytes);
-	return bytes <= SIZE_MAX - MEMORY_ALIGN
-		       ? aligned_alloc(MEMORY_ALIGN,
-				 (bytes + MEMORY_ALIGN - 1) & ~(size_t)(MEMORY_ALIGN - 1))
-		       : NULL;
+	return pbox_worker_room(bytes);
 }
 
 static void

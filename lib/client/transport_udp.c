@@ -199,7 +199,7 @@ udp_new(struct pbox_client_error *err)
 	s->t.ops = &transport_udp;
 	s->fd = -1;
 	s->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	s->buf = malloc((size_t)RX_MSGS * RX_STRIDE);
+	s->buf = pbox_worker_room((size_t)RX_MSGS * RX_STRIDE);
 	if (s->event < 0 || s->buf == NULL) {
 		if (s->buf == NULL)
 			pbox_client_fail(err, PBOX_C_MEMORY, "no memory for receive buffers");

@@ -209,6 +209,7 @@ struct pbox_worker_table {
 	struct set_log *sets;      /* that the box has answered with SET_OK */
 	/* bit by box: RESTORE of it comes before its operations there go on; or FRAGS_MOVING: that of some fragments */
 	uint32_t restoring;
+	bool large;         /* no cache holds its results */
 	bool resumed;       /* its rounds go on where the program says (first_round) */
 	bool gained;        /* the worker has got slots in a round (R15.8), which ... */
 	uint32_t gained_in; /* ... is this one, and the program has not asked for them yet */
@@ -527,10 +528,14 @@ void loss_timers(struct ep *ep, uint64_t now);
 /* Work by plan, and a PING has come: have owners changed? A few that wait ask now (R15.8). */
 void loss_asked(struct ep *ep, uint64_t now);
 
+/* aside.c: past the caches */
+/** Copy what nobody reads soon. Other threads see it after aside_end(). */
+void aside_copy(void *to, const void *from, size_t n);
+/** What this thread has copied so is there before what it writes from now on. */
+void aside_end(void);
+
 /* retained.c, sets.c: the last result of every fragment, and the SETs */
 int retained_open(struct pbox_worker_table *t);
-/** Copy what nobody reads but after a restart of the box: past the caches, which have better things. */
-void retained_copy(void *to, const void *from, size_t n);
 void retained_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h,
 	const uint8_t *payload);
 /** Version 0 is the one that this worker has sent. */

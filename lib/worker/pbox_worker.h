@@ -359,6 +359,12 @@ struct pbox_worker_request *pbox_worker_answered(struct pbox_worker *w);
 int pbox_worker_result(const struct pbox_worker_request *r, uint8_t want, const char *what,
 	const struct pbox_client_error *ended, struct pbox_client_error *err);
 
+/* ---- memory -------------------------------------------------------------------------------------------------- */
+
+/** For tensors, or as much: aligned to 64 bytes, not cleared, in hugepages where the kernel has them and it is large. NULL: there is
+ * not enough. The caller's until free(). Any thread. */
+void *pbox_worker_room(size_t bytes);
+
 /* ---- checks, texts ------------------------------------------------------------------------------------------- */
 
 /** Arguments of programs: PBOX_C_OK, or PBOX_C_INVALID with its reason. */

@@ -278,6 +278,7 @@ piece_end(struct pbox_worker *w, struct queue *x, struct pbox_worker_entry *e)
 		return;
 	if (x->last == e)
 		x->last = NULL;
+	aside_end();
 	if (__atomic_sub_fetch(&op->open, 1, __ATOMIC_ACQ_REL) == 0)
 		queue_finish(w, op);
 }

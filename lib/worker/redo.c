@@ -22,8 +22,8 @@ redo_open(struct pbox_worker_table *t)
 	if (last == NULL)
 		return 0;
 	t->redo = calloc(t->frags, sizeof(*t->redo));
-	t->redo_payload =
-		malloc(REDO_MAX * pbox_payload_bytes(t->push_format, last->at + last->elements));
+	t->redo_payload = pbox_worker_room(
+		REDO_MAX * pbox_payload_bytes(t->push_format, last->at + last->elements));
 	t->retained_vector = malloc((size_t)t->frags * t->vector);
 	return t->redo != NULL && t->redo_payload != NULL && t->retained_vector != NULL ? 0 : -1;
 }
@@ -75,7 +75,7 @@ redo_keep(struct pbox_worker_table *t, const struct frag *f)
 	to = redo_bytes_of(t, f, r->slot[i]);
 	n = table_gather(t, f, 0, 0, count, t->push_format, iov, MAX_PIECES);
 	for (unsigned k = 0; k < n; k++) {
-		retained_copy(to, iov[k].iov_base, iov[k].iov_len);
+		aside_copy(to, iov[k].iov_base, iov[k].iov_len);
 		to += iov[k].iov_len;
 	}
 }

@@ -3,9 +3,6 @@
  */
 
 #include <stdlib.h>
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
 
 #include "worker_impl.h"
 
@@ -13,8 +10,6 @@
  * Retained results: of each fragment the last result that has arrived, and its version, for a restart of the box
  * (section 10). They are copies, because the buffers of an operation are the caller's.
  */
-
-#define ASIDE 1024 /* bytes: less is not worth it */
 
 int
 retained_open(struct pbox_worker_table *t)
@@ -24,7 +19,8 @@ retained_open(struct pbox_worker_table *t)
 	if (last == NULL)
 		return 0;
 	t->retained = calloc(t->frags, sizeof(*t->retained));
-	t->retained_payload = malloc(pbox_payload_bytes(t->pull_format, last->at + last->elements));
+	t->retained_payload =
+		pbox_worker_room(pbox_payload_bytes(t->pull_format, last->at + last->elements));
 	return t->retained != NULL && t->retained_payload != NULL ? 0 : -1;
 }
 
@@ -38,30 +34,6 @@ static uint8_t *
 place_of(const struct pbox_worker_table *t, const struct frag *f)
 {
 	return t->retained_payload + pbox_payload_bytes(t->pull_format, table_frag_at(t, f));
-}
-
-void
-retained_copy(void *to_, const void *from_, size_t n)
-{
-	const uint8_t *from = from_;
-	uint8_t *to = to_;
-
-#ifdef __SSE2__
-	size_t head = -(uintptr_t)to & 15;
-
-	if (n >= ASIDE) {
-		memcpy(to, from, head);
-		to += head;
-		from += head;
-		n -= head;
-		for (; n >= 64; n -= 64, to += 64, from += 64)
-			for (unsigned i = 0; i < 64; i += 16)
-				_mm_stream_si128((__m128i *)(void *)(to + i),
-					_mm_loadu_si128((const __m128i *)(const void *)(from + i)));
-		_mm_sfence();
-	}
-#endif
-	memcpy(to, from, n);
 }
 
 static uint8_t *
@@ -79,7 +51,7 @@ retained_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_h
 	if (t->retained_payload == NULL)
 		return;
 	if (payload != NULL)
-		retained_copy(place_of(t, f), payload, bytes);
+		aside_copy(place_of(t, f), payload, bytes);
 	if (payload != NULL && t->vector > 0)
 		memcpy(vector_of(t, f), payload + bytes, t->vector);
 	if (payload == NULL)

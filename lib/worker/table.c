@@ -7,6 +7,9 @@
 
 #include "worker_impl.h"
 
+#define LARGE_TABLE \
+	((size_t)8 << 20) /* bytes of results: about what a CPU has in caches for a program */
+
 /* A declared table in memory: tensors, the fragments that the box's map makes of them, and gather and scatter of their
  * elements. */
 
@@ -268,6 +271,7 @@ table_layout(struct pbox_worker_table *t, const struct table_map *m, uint32_t ca
 		t->chunk[i].at = at;
 		at += t->chunk[i].elements;
 	}
+	t->large = pbox_payload_bytes(t->pull_format, at) >= LARGE_TABLE;
 	rc = index_tensors(t, err);
 	if (rc == 0 && t->discipline->lanes > 1)
 		add_pull_lane(t);

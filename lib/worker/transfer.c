@@ -199,6 +199,16 @@ transfer_pump(struct session *s, const struct lane *l)
 
 /* ---- answers --------------------------------------------------------------------------- */
 
+/** Of a large table the first results have left the caches before the operation ends, and the caller looks. */
+static void
+deliver(const struct pbox_worker_table *t, uint8_t *out, const uint8_t *payload, size_t bytes)
+{
+	if (t->large)
+		aside_copy(out, payload, bytes);
+	else
+		memcpy(out, payload, bytes);
+}
+
 /** The flight has done its work: finish its pieces, with @p payload (NULL: nothing to deliver,
  * or zeroes if @p zero). */
 static void
@@ -218,7 +228,7 @@ transfer_complete(struct pbox_worker_table *t, struct flight *fl, struct ep *ep,
 
 		if (e != NULL && (e->op->kind == PBOX_CLIENT_PULL) == pull) {
 			if (e->out != NULL && payload != NULL)
-				memcpy(e->out + pbox_payload_bytes(t->pull_format, p->offset),
+				deliver(t, e->out + pbox_payload_bytes(t->pull_format, p->offset),
 					payload + at, bytes);
 			else if (e->out != NULL && zero)
 				memset(e->out + pbox_payload_bytes(t->pull_format, p->offset), 0,

@@ -226,12 +226,35 @@ test_bytes_under_loss(void)
 	}
 }
 
+/** A table that no cache holds: results and retained copies go past them, also where lines of memory are shared. */
+static void
+test_large_in_place(void)
+{
+	static const struct pbox_client_tensor large[] = {
+		{"three", 3, 0}, {"large", 2150001, 0}, {"five", 5, 0}};
+	struct run r = {.box = {.workers = 2, .mtu = 9000, .seed = 3, .endpoints = 2},
+		.tensors = large,
+		.n = 3,
+		.rounds = 2,
+		.in_place = true,
+		.timeout_ms = 120000,
+		.push_format = PBOX_FMT_FP32,
+		.pull_format = PBOX_FMT_FP32};
+
+	good(&r);
+	r.box.loss = 0.02;
+	r.box.dup = 0.05;
+	r.restarts = 1;
+	good(&r);
+}
+
 const struct unit_test unit_tests[] = {
 	{"sums of 1, 2 and 4 workers", test_sums},
 	{"bf16 and mixed formats, mean", test_formats},
 	{"frame sizes, with and without trains, window of one", test_sizes_of_frames},
 	{"empty lists, many tables", test_empty_list_and_many_tables},
 	{"push, then pull", test_push_then_pull},
+	{"a large table in place, with losses and a restart", test_large_in_place},
 	{"loss of 2, 10 and 30 %", test_loss},
 	{"contributions that the box takes back", test_taken_back},
 	{"probes of a box with a quarter of a CPU", test_probes_of_a_slow_box},

@@ -191,7 +191,9 @@ allocate(struct worker *w)
 		w->push = calloc((size_t)w->nodes * m->n + 1, sizeof(*w->push));
 		w->weight = calloc(w->nodes, sizeof(*w->weight));
 	}
-	w->out = malloc(m->elements * out + 1);
+	/* a transport's own memory is for what it sends */
+	w->out = o->transport == NULL ? pbox_client_alloc(w->c, m->elements * out + 1)
+				      : malloc(m->elements * out + 1);
 	w->io = calloc(m->n, sizeof(*w->io));
 	w->handle = calloc(m->n, sizeof(*w->handle));
 	if (w->in == NULL || w->push == NULL || w->weight == NULL || w->out == NULL ||
@@ -490,9 +492,12 @@ worker_main(void *arg)
 	if (w->c != NULL) {
 		pbox_client_stats(w->c, &w->stats);
 		pbox_client_free(w->c, w->in);
+		if (w->p->o.transport == NULL)
+			pbox_client_free(w->c, w->out);
 		pbox_client_close(w->c);
 	}
-	free(w->out);
+	if (w->p->o.transport != NULL)
+		free(w->out);
 	free(w->node);
 	free(w->push);
 	free(w->weight);

@@ -111,6 +111,13 @@ flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 	timer_append(ep, fl, ep->lane->now);
 }
 
+/** Reports of chunks that have moved and other fragments have a half of the window each. */
+static uint32_t *
+overtaking_of(struct ep *ep, const struct flight *fl)
+{
+	return fl->type == PBOX_RESTORE ? &ep->reports : &ep->overtaking;
+}
+
 struct flight *
 flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool overtakes)
 {
@@ -135,7 +142,7 @@ flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool overtakes)
 	}
 	if (ep->in_flight++ == 0)
 		ep->busy.from = ep->lane->now;
-	ep->overtaking += overtakes;
+	*overtaking_of(ep, fl) += overtakes;
 	flight_send(ep, fl, false, false);
 	return fl;
 }
@@ -160,7 +167,7 @@ flight_land(struct ep *ep, struct flight *fl)
 	assert(fl->state != FLIGHT_FREE && f->state == FRAG_FLIGHT && ep->in_flight > 0);
 	timer_unlist(ep, fl);
 	ep->waiting -= fl->state == FLIGHT_WAITING;
-	ep->overtaking -= fl->overtakes;
+	*overtaking_of(ep, fl) -= fl->overtakes;
 	fl->state = FLIGHT_FREE;
 	fl->prev = NULL;
 	fl->next = ep->free;
@@ -191,5 +198,5 @@ flight_withdraw_all(struct session *s)
 		}
 	for (unsigned i = 0; i < s->endpoints; i++)
 		assert(s->ep[i].in_flight == 0 && s->ep[i].waiting == 0 &&
-			s->ep[i].overtaking == 0);
+			s->ep[i].overtaking == 0 && s->ep[i].reports == 0);
 }

@@ -342,6 +342,7 @@ struct ep {
 	uint32_t in_flight;         /* all flights */
 	uint32_t waiting;           /* of these: in FLIGHT_WAITING */
 	uint32_t overtaking;        /* of these: that overtake, or are in a pull lane */
+	uint32_t reports;           /* and RESTOREs of fragments that have moved */
 	uint32_t thresh;            /* of loss detection, adapted to reordering */
 	uint64_t seq, answered_seq; /* answered: the highest order with a final answer, */
 	uint64_t taken_seq;         /* or with a PUSH_OK in the middle of a fragment's nodes */

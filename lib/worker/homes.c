@@ -109,6 +109,7 @@ homes_tick(struct pbox_worker *w)
 	/* without a table nothing is at a box, but one may be dead that this worker is to join, or to declare at */
 	if (w->tables == 0 && homes_behind(h) && w->box[0]->phase == SESSION_OPEN) {
 		h->epoch = h->seen;
+		out_drop(w->box[0]); /* an answer that nobody has looked at may be older */
 		w->box[0]->listed = h->again = false;
 		return;
 	}

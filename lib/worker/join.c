@@ -432,6 +432,7 @@ join_settle(struct join *j)
 	s->token = m->token;
 	s->w->renumbered |= s->index == 0 && s->number != m->number;
 	s->number = m->number;
+	out_drop(s); /* what was answered in the session before */
 	s->listed = false;
 	s->job_number = m->job;
 	s->w->worker = m->worker;

@@ -79,7 +79,7 @@ may_report(const struct ep *ep)
 {
 	if (ep->win.max == 1)
 		return ep->in_flight == 0;
-	return ep->overtaking < ep->win.max / 2 && ep->in_flight + 1 < ep->win.max;
+	return ep->reports < ep->win.max / 2 && ep->in_flight < ep->win.max;
 }
 
 /** Those of chunks that have moved take half of the window: the other half is for pushes, which other workers may wait for

@@ -98,6 +98,21 @@ homes_switch(struct pbox_worker *w)
 	queue_rebuild(w);
 }
 
+/** Nothing is at a box, but one may be dead that this worker is to join, or to declare at. The first box knows which; what others say may be
+ * of the run before. */
+static void
+homes_without_table(struct pbox_worker *w)
+{
+	struct homes *h = &w->homes;
+
+	h->seen = h->first;
+	if (!homes_behind(h) || w->box[0]->phase != SESSION_OPEN)
+		return;
+	h->epoch = h->first;
+	out_drop(w->box[0]); /* an answer that nobody has looked at may be older */
+	w->box[0]->listed = h->again = false;
+}
+
 void
 homes_tick(struct pbox_worker *w)
 {
@@ -106,11 +121,8 @@ homes_tick(struct pbox_worker *w)
 
 	if (w->boxes < 2 || w->shut || w->failed)
 		return;
-	/* without a table nothing is at a box, but one may be dead that this worker is to join, or to declare at */
-	if (w->tables == 0 && homes_behind(h) && w->box[0]->phase == SESSION_OPEN) {
-		h->epoch = h->seen;
-		out_drop(w->box[0]); /* an answer that nobody has looked at may be older */
-		w->box[0]->listed = h->again = false;
+	if (w->tables == 0) {
+		homes_without_table(w);
 		return;
 	}
 	if (!w->opened)
@@ -145,6 +157,8 @@ uint64_t
 homes_due(const struct pbox_worker *w)
 {
 	if (w->boxes < 2 || w->shut || (!w->opened && w->tables > 0))
+		return UINT64_MAX;
+	if (w->tables == 0 && w->box[0]->phase != SESSION_OPEN)
 		return UINT64_MAX;
 	if (w->homes.spread.next == NULL)
 		return homes_behind(&w->homes) ? 0 : UINT64_MAX;

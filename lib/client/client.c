@@ -154,12 +154,39 @@ pbox_client_slots(const struct pbox_client *c)
 	return pbox_worker_slots(c->w);
 }
 
+struct nodes_cmd {
+	struct cmd cmd;
+	uint32_t round;
+	struct pbox_node *node;
+	unsigned n;
+};
+
+static void
+nodes_run(struct pbox_client *c, struct cmd *cmd)
+{
+	struct nodes_cmd *n = (struct nodes_cmd *)cmd;
+
+	n->n = pbox_worker_nodes(c->w, n->round, n->node);
+}
+
+unsigned
+client_nodes(struct pbox_client *c, uint32_t round, struct pbox_node *node)
+{
+	struct nodes_cmd n = {.cmd = {.run = nodes_run}, .round = round, .node = node};
+
+	if (client_enter(c, NULL) != 0)
+		return pbox_worker_nodes(c->w, round, node); /* nothing comes any more */
+	cmd_call(c, &n.cmd);
+	client_leave(c);
+	return n.n;
+}
+
 int
 pbox_client_nodes(
 	struct pbox_client *c, uint32_t round, struct pbox_client_node *nodes, unsigned cap)
 {
 	struct pbox_node list[PBOX_RANGE_NODES];
-	unsigned n = pbox_worker_nodes(c->w, round, list), slots = pbox_worker_slots(c->w);
+	unsigned n = client_nodes(c, round, list), slots = pbox_worker_slots(c->w);
 
 	for (unsigned i = 0; i < n && i < cap; i++)
 		nodes[i] = (struct pbox_client_node){

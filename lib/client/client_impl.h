@@ -183,6 +183,9 @@ void cmd_kick(struct pbox_client *c);
 void cmd_issue(struct pbox_client *c, struct cmd *cmd);
 void cmd_call(struct pbox_client *c, struct cmd *cmd); /* issue and wait */
 
+/** client.c: this worker's nodes, which the box may change at any time (R15.10); any thread but the progress thread. */
+unsigned client_nodes(struct pbox_client *c, uint32_t round, struct pbox_node *node);
+
 /* status.c */
 /** The round of the next push to the table; waits while a restarted box does not know it, no longer than time-outs are. */
 uint32_t client_next_round(struct pbox_client *c, struct table *t);

@@ -148,6 +148,21 @@ PBOX_CLIENT_API int pbox_client_work(struct pbox_client *c, uint32_t table,
 /** 1: other workers own other slots than when this client asked last: call pbox_client_work() before the next round. */
 PBOX_CLIENT_API int pbox_client_work_due(struct pbox_client *c);
 /**
+ * Slots that are stolen within a round (policy reassign): this client begins a slot of the round now. From the first call for a round on the box may
+ * give slots that are not begun to other workers; pbox_client_nodes() is without them then.
+ * @return 1; 0: this slot is not this worker's (any more), do not compute it; PBOX_C_INVALID
+ */
+PBOX_CLIENT_API int pbox_client_slot_begin(
+	struct pbox_client *c, uint32_t table, uint32_t round, unsigned slot);
+/**
+ * All slots that this client has in the round are computed, and it has not pushed them: are there some of another worker that would end later?
+ * @param again_ms  not 0 with a result of 0: the box is asking the others, call again after that time
+ * @return > 0: there are, and pbox_client_nodes() is with them, so many, for this round alone: call pbox_client_work() before the next one; 0:
+ *         none; PBOX_C_...
+ */
+PBOX_CLIENT_API int pbox_client_task(struct pbox_client *c, uint32_t table, uint32_t round,
+	uint32_t *again_ms, unsigned timeout_ms, struct pbox_client_error *err);
+/**
  * After an operation by nodes has ended with PBOX_C_MORE, and pbox_client_work() has said which slots this worker has got: push all of its nodes
  * in the same round once more. Arguments as of pbox_client_submit_nodes() with PUSHPULL.
  */

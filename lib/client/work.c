@@ -2,7 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-/* Work by plan (section 15 of the protocol): reports out, owners in. */
+/* Work by plan (section 15 of the protocol): reports out, owners in; slots that are stolen within a round. */
 
 #include <errno.h>
 #include <stddef.h>
@@ -57,13 +57,13 @@ pbox_client_work_due(struct pbox_client *c)
 
 /* The ranges that its nodes consist of are what the worker claims. */
 static void
-claim_nodes(const struct pbox_client *c, struct pbox_work_ask *m)
+claim_nodes(struct pbox_client *c, struct pbox_slot_range *range, uint16_t *ranges)
 {
 	struct pbox_node node[PBOX_RANGE_NODES];
-	unsigned n = pbox_worker_nodes(c->w, 0, node), slots = pbox_worker_slots(c->w);
+	unsigned n = client_nodes(c, 0, node), slots = pbox_worker_slots(c->w);
 
 	for (unsigned i = 0; i < n; i++)
-		m->range[m->ranges++] = (struct pbox_slot_range){
+		range[(*ranges)++] = (struct pbox_slot_range){
 			node[i].first, (uint16_t)pbox_node_end(node[i], slots)};
 }
 
@@ -152,7 +152,7 @@ work_fill(struct pbox_client *c, struct table *t, const struct pbox_client_work 
 		m->slots = 0;
 		return;
 	}
-	claim_nodes(c, m);
+	claim_nodes(c, m->range, &m->ranges);
 	m->payloads = m->ranges < m->slots ? m->ranges : m->slots;
 	if (m->slots == 0)
 		m->payloads = 0;
@@ -310,6 +310,104 @@ pbox_client_work(struct pbox_client *c, uint32_t table, struct pbox_client_work 
 		return rc;
 	t = client_table(c, table);
 	rc = t != NULL ? work_call(c, t, work, client_deadline(c, timeout_ms), err)
+		       : pbox_client_fail(
+				 err, PBOX_C_INVALID, "table %u has not been declared", table);
+	client_leave(c);
+	return rc;
+}
+
+/* ---- stealing ---------------------------------------------------------------------------------- */
+
+struct begin_slot_cmd {
+	struct cmd cmd;
+	uint32_t round;
+	unsigned slot;
+	bool own;
+};
+
+static void
+begin_slot_run(struct pbox_client *c, struct cmd *cmd)
+{
+	struct begin_slot_cmd *b = (struct begin_slot_cmd *)cmd;
+
+	b->own = pbox_worker_slot_begin(c->w, b->round, b->slot, client_clock_ns());
+}
+
+int
+pbox_client_slot_begin(struct pbox_client *c, uint32_t table, uint32_t round, unsigned slot)
+{
+	struct begin_slot_cmd b = {.cmd = {.run = begin_slot_run}, .round = round, .slot = slot};
+	int rc = client_enter(c, NULL);
+
+	if (rc != 0)
+		return rc;
+	if (client_table(c, table) == NULL || slot >= pbox_worker_slots(c->w))
+		rc = PBOX_C_INVALID;
+	else
+		cmd_call(c, &b.cmd);
+	client_leave(c);
+	return rc != 0 ? rc : b.own;
+}
+
+struct gain_cmd {
+	struct cmd cmd;
+	const struct pbox_task_ok *ok;
+	int rc;
+};
+
+static void
+gain_run(struct pbox_client *c, struct cmd *cmd)
+{
+	struct gain_cmd *g = (struct gain_cmd *)cmd;
+
+	g->rc = pbox_worker_gain(c->w, g->ok->range, g->ok->ranges);
+}
+
+static int
+task_call(struct pbox_client *c, struct table *t, uint32_t round, uint32_t *again_ms,
+	uint64_t deadline, struct pbox_client_error *err)
+{
+	struct pbox_task m = {.table = t->info.number, .round = round};
+	uint8_t buf[PBOX_TASK_MOST], answer[512];
+	struct pbox_task_ok ok;
+	struct gain_cmd gain = {.cmd = {.run = gain_run}, .ok = &ok};
+	size_t got;
+	int rc;
+
+	claim_nodes(c, m.range, &m.ranges);
+	rc = request_call(c, PBOX_TASK, PBOX_TASK_OK, buf, pbox_task_encode(buf, sizeof(buf), &m),
+		answer, sizeof(answer), &got, "TASK", deadline, err);
+	if (rc == PBOX_C_DEADLINE)
+		return waiting_no_answer(c, "TASK", err);
+	if (rc != 0)
+		return rc;
+	if (pbox_task_ok_decode(answer, got, &ok) != 0)
+		return pbox_client_fail(
+			err, PBOX_C_REFUSED, "TASK: the box's answer cannot be read");
+	*again_ms = ok.again_ms;
+	if (ok.again_ms != 0 || ok.ranges == 0)
+		return 0;
+	cmd_call(c, &gain.cmd);
+	if (gain.rc == -EBUSY)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"a push is unfinished: ask for slots before it, or after it has ended");
+	if (gain.rc != 0)
+		return pbox_client_fail(err, PBOX_C_REFUSED,
+			"the box gives this worker slots that the job does not have, or too many pieces");
+	return (int)pbox_worker_table_nodes(c->w, t->t);
+}
+
+int
+pbox_client_task(struct pbox_client *c, uint32_t table, uint32_t round, uint32_t *again_ms,
+	unsigned timeout_ms, struct pbox_client_error *err)
+{
+	struct table *t;
+	int rc = client_enter(c, err);
+
+	if (rc != 0)
+		return rc;
+	t = client_table(c, table);
+	rc = t != NULL ? task_call(c, t, round, again_ms, client_deadline(c, timeout_ms), err)
 		       : pbox_client_fail(
 				 err, PBOX_C_INVALID, "table %u has not been declared", table);
 	client_leave(c);

@@ -140,11 +140,13 @@ struct pbox_run {
 #define PBOX_SLOT_WORKER 0x1FFFu
 #define PBOX_SLOT_NOBODY 0x1FFFu
 #define PBOX_SLOT_CUT    0x8000u
+#define PBOX_OWNER_MAPS  3
 struct pbox_job_owners {
-	uint32_t edition; /**< raised by each change */
-	uint32_t from;    /**< round from which map[1] holds; 0: map[0] does in all */
-	uint32_t plan;    /**< number of map[1], if from is not 0 */
-	uint16_t *map[2]; /**< one entry a slot */
+	uint32_t edition;               /**< raised by each change */
+	uint32_t from;                  /**< round from which map[1] holds; 0: map[0] does in all */
+	uint32_t plan;                  /**< number of map[1], if from is not 0 */
+	uint32_t only;                  /**< the one round in which map[2] holds; 0: none */
+	uint16_t *map[PBOX_OWNER_MAPS]; /**< one entry a slot */
 };
 
 struct pbox_job {

@@ -34,6 +34,8 @@ enum pbox_registrar_stat {
 	PBOX_RS_RX_STATUS,
 	PBOX_RS_RX_LEAVE,
 	PBOX_RS_RX_WORK,
+	PBOX_RS_RX_TASK,
+	PBOX_RS_STOLEN, /**< slots, within a round (R15.10) */
 	PBOX_RS_RX_BOXES,
 	PBOX_RS_RX_STATS,
 	PBOX_RS_RX_HOMES,

@@ -164,7 +164,8 @@ registrar_mail_latest(struct pbox_registrar *r, struct pbox_shard_job *j, enum p
 		in->owners.edition = job->owners.edition;
 		in->owners.from = job->owners.from;
 		in->owners.plan = job->owners.plan;
-		for (unsigned i = 0; i < 2; i++)
+		in->owners.only = job->owners.only;
+		for (unsigned i = 0; i < PBOX_OWNER_MAPS; i++)
 			memcpy(in->owners.map[i], job->owners.map[i],
 				job->slots * sizeof(*job->owners.map[i]));
 	}

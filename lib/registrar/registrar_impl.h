@@ -18,7 +18,9 @@
  *     registrar_run.c                which run a JOIN is of; a table that is past its beginning
  *     registrar_check.c              what a JOIN must agree with
  *     registrar_slices.c             what is done in slices
+ *     registrar_task.c               slots that are stolen within a round
  *     registrar_work.c _training.c   work by plan; what its workers train with
+ *     registrar_steal.c              who owns these slots in it
  *     registrar_view.c               what is to be seen
  *     registrar_room.c               what a job gets of the box
  *     registrar_boxes.c              a job at several boxes
@@ -548,6 +550,7 @@ extern const struct registrar_part registrar_address_part;
 extern const struct registrar_part registrar_claim_part;
 extern const struct registrar_part registrar_measure_part;
 extern const struct registrar_part registrar_work_part;
+extern const struct registrar_part registrar_task_part;
 extern const struct registrar_part registrar_restore_part;
 extern const struct registrar_part registrar_rounds_part;
 extern const struct registrar_part registrar_lease_part;
@@ -564,6 +567,5 @@ extern const struct registrar_part registrar_view_part;
 extern const struct registrar_part registrar_join_part;
 extern const struct registrar_part registrar_close_part;
 extern const struct registrar_part registrar_operator_part;
-extern const struct registrar_part registrar_unsupported_part;
 
 #endif /* REGISTRAR_IMPL_H */

@@ -33,6 +33,7 @@ typedef void (*registrar_handler)(
 	X(claim)           \
 	X(measure)         \
 	X(work)            \
+	X(task)            \
 	X(restore)         \
 	X(rounds)          \
 	X(lease)           \
@@ -48,8 +49,7 @@ typedef void (*registrar_handler)(
 	X(view)            \
 	X(join)            \
 	X(close)           \
-	X(operator)        \
-	X(unsupported)
+	X(operator)
 
 #define REGISTRAR_PART_ID(name) PART_##name,
 enum registrar_part_id { REGISTRAR_PARTS(REGISTRAR_PART_ID) REGISTRAR_PARTS_END };

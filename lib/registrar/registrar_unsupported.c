@@ -63,17 +63,3 @@ registrar_unsupported(struct pbox_registrar *r, const struct pbox_frame *f, cons
 		"this box does not know %s: install the release of this worker's library there",
 		what);
 }
-
-/* Frames of a later release (section 13). */
-static void
-on_later(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
-{
-	(void)job;
-	count_control(r, PBOX_RS_DROP_TYPE);
-	registrar_unsupported(r, f, pbox_type_name(f->hdr.type));
-}
-
-const struct registrar_part registrar_unsupported_part = {
-	.name = "later releases",
-	.types = {{on_later, PBOX_TASK}},
-};

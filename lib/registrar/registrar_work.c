@@ -34,17 +34,8 @@ registrar_is_planned(const struct pbox_job *job)
 
 /* ---- owners ---------------------------------------------------------------------------------- */
 
-/* Which of the two maps holds in a round: 1 is the newer one. */
-static unsigned
-map_in(const struct pbox_job *job, uint32_t round)
-{
-	const struct pbox_job_owners *o = &job->owners;
-
-	return o->from != 0 && pbox_serial_diff(round, o->from) >= 0;
-}
-
-static bool
-is_settled(const struct pbox_registrar *r, const struct pbox_job *job)
+bool
+registrar_work_settled(const struct pbox_registrar *r, const struct pbox_job *job)
 {
 	for (unsigned i = 0; i < r->conf.n_shards; i++)
 		if (pbox_shard_inbox(job->shard[i])->mails[PBOX_MAIL_OWNERS] > 0)
@@ -114,7 +105,7 @@ work_begin(struct pbox_registrar *r, struct pbox_job *job)
 	if (!pbox_job_charge(job, heap_of(job)))
 		return false;
 	find_first(job, here);
-	k->memory = calloc(2 * (size_t)job->slots, sizeof(*k->memory));
+	k->memory = calloc(PBOX_OWNER_MAPS * (size_t)job->slots, sizeof(*k->memory));
 	k->room = k->memory != NULL ? pbox_work_create(&conf, &err) : NULL;
 	if (k->room == NULL) {
 		free(k->memory);
@@ -122,8 +113,8 @@ work_begin(struct pbox_registrar *r, struct pbox_job *job)
 		pbox_job_refund(job, heap_of(job));
 		return false;
 	}
-	job->owners.map[0] = k->memory;
-	job->owners.map[1] = k->memory + job->slots;
+	for (unsigned i = 0; i < PBOX_OWNER_MAPS; i++)
+		job->owners.map[i] = k->memory + i * job->slots;
 	k->claiming = job->resumed;
 	for (unsigned i = 0; i < 2; i++)
 		for (unsigned slot = 0; slot < job->slots; slot++)
@@ -134,8 +125,8 @@ work_begin(struct pbox_registrar *r, struct pbox_job *job)
 	return true;
 }
 
-static bool
-work_is_open(const struct pbox_registrar *r, const struct pbox_job *job)
+bool
+registrar_work_is_open(const struct pbox_registrar *r, const struct pbox_job *job)
 {
 	return registrar_is_planned(job) && job->state == PBOX_JOB_OPEN && job->n_tables > 0 &&
 	       job->table[TABLE]->built && !job->table[TABLE]->failed &&
@@ -147,9 +138,9 @@ registrar_work_ready(struct pbox_registrar *r, struct pbox_job *job)
 {
 	if (!registrar_is_planned(job))
 		return true;
-	if (!work_is_open(r, job) || (work_of(job)->room == NULL && !work_begin(r, job)))
+	if (!registrar_work_is_open(r, job) || (work_of(job)->room == NULL && !work_begin(r, job)))
 		return false;
-	return is_settled(r, job);
+	return registrar_work_settled(r, job);
 }
 
 static void
@@ -164,9 +155,19 @@ work_job_end(struct pbox_registrar *r, struct pbox_job *job)
 	k->memory = NULL;
 }
 
-/* The round in progress, by what the shards have finished. */
+/* What was stolen in a round goes when another one begins, and not before. */
 static void
-look_at_round(struct pbox_registrar *r, struct pbox_job *job)
+room_round(struct work *k)
+{
+	if (k->in_room == k->round)
+		return;
+	pbox_work_round(k->room, k->round);
+	k->in_room = k->round;
+}
+
+/* The round in progress, by what the shards have finished. */
+void
+registrar_work_look(struct pbox_registrar *r, struct pbox_job *job)
 {
 	struct work *k = work_of(job);
 	uint32_t finished = 0;
@@ -177,18 +178,12 @@ look_at_round(struct pbox_registrar *r, struct pbox_job *job)
 	k->round = finished + 1;
 	k->round_ns = r->now_ns;
 	if (!k->announced)
-		pbox_work_round(k->room, k->round);
-}
-
-static double
-seconds_in(const struct pbox_registrar *r, const struct work *k)
-{
-	return (double)(r->now_ns - k->round_ns) / 1e9;
+		room_round(k);
 }
 
 /* Has every fragment? */
-static bool
-all_have_finished(struct pbox_job *job, uint32_t round)
+bool
+registrar_work_finished(struct pbox_job *job, uint32_t round)
 {
 	struct pbox_job_table *jt = job->table[TABLE];
 
@@ -207,10 +202,12 @@ work_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 	const struct pbox_work_move *move;
 	const struct pbox_work_plan *next;
 	struct pbox_work_reason why;
-	unsigned now = map_in(job, k->round), n;
+	unsigned now = work_map_in(job, k->round), n;
 
-	n = pbox_work_gone(k->room, w, seconds_in(r, k), &move, &why);
-	for (unsigned i = 0; i < n; i++)
+	n = pbox_work_gone(k->room, w, work_seconds(r, k), &move, &why);
+	if (registrar_steal_gone(job, w, move, n))
+		registrar_owners_give_as(job, o->map[now], w, pbox_work_plan(k->room)->owner);
+	for (unsigned i = 0; i < n && !registrar_steal_is_on(job); i++)
 		registrar_owners_give(o->map[now], job->slots, &move[i]);
 	next = pbox_work_next(k->room);
 	if (now == 1 || next == NULL) {
@@ -221,15 +218,6 @@ work_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 	note_change(r, job, &why);
 	k->tell = true;
 	work_publish(r, job);
-}
-
-static bool
-is_member(const struct work *k, unsigned w)
-{
-	struct pbox_work_view v;
-
-	pbox_work_view(k->room, w, &v);
-	return v.member;
 }
 
 static bool
@@ -251,7 +239,7 @@ somebody_else_lives(struct pbox_registrar *r, struct pbox_job *job, unsigned but
 	for (unsigned w = 0; w < job->workers; w++) {
 		if (w == but || !is_heard(r, job, w))
 			continue;
-		if (is_member(k, w))
+		if (work_is_member(k, w))
 			return true;
 		back = back < job->workers ? back : w;
 	}
@@ -277,7 +265,7 @@ look_at_members(struct pbox_registrar *r, struct pbox_job *job)
 	struct work *k = work_of(job);
 
 	for (unsigned w = 0; w < job->workers; w++)
-		if (is_member(k, w) && is_dead(r, job, w) && somebody_else_lives(r, job, w))
+		if (work_is_member(k, w) && is_dead(r, job, w) && somebody_else_lives(r, job, w))
 			work_gone(r, job, w);
 }
 
@@ -287,8 +275,8 @@ work_session_end(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 	struct work *k = work_of(job);
 
 	work_member_of(job, w)->entered = false;
-	if (k->room != NULL && !k->claiming && job->state == PBOX_JOB_OPEN && is_member(k, w) &&
-		somebody_else_lives(r, job, w))
+	if (k->room != NULL && !k->claiming && job->state == PBOX_JOB_OPEN &&
+		work_is_member(k, w) && somebody_else_lives(r, job, w))
 		work_gone(r, job, w);
 }
 
@@ -300,7 +288,7 @@ tell_members(struct pbox_registrar *r, struct pbox_job *job)
 
 	k->tell = false;
 	for (unsigned w = 0; w < job->workers; w++)
-		if (is_member(k, w) && registrar_has_session(job, w))
+		if (work_is_member(k, w) && registrar_has_session(job, w))
 			registrar_ping(r, job, w);
 }
 
@@ -310,7 +298,7 @@ tell_members(struct pbox_registrar *r, struct pbox_job *job)
 static bool
 all_have_begun(struct pbox_job *job)
 {
-	return job->owners.from == 0 || all_have_finished(job, job->owners.from);
+	return job->owners.from == 0 || registrar_work_finished(job, job->owners.from);
 }
 
 static void
@@ -353,7 +341,7 @@ fix_round(struct pbox_registrar *r, struct pbox_job *job)
 		return;
 	}
 	k->announced = false;
-	pbox_work_round(k->room, k->round);
+	room_round(k);
 }
 
 static void
@@ -371,11 +359,11 @@ look_for_plan(struct pbox_registrar *r, struct pbox_job *job)
 	}
 	if (pbox_work_next(k->room) != NULL || !all_have_begun(job))
 		return;
-	ret = pbox_work_decide(k->room, k->round - 1 + AHEAD, seconds_in(r, k), &why, &err);
+	ret = pbox_work_decide(k->room, k->round - 1 + AHEAD, work_seconds(r, k), &why, &err);
 	if (ret == 1)
 		announce(r, job, &why);
 	for (unsigned w = 0; ret < 0 && w < job->workers; w++)
-		any |= is_member(k, w);
+		any |= work_is_member(k, w);
 	if (any && !k->stuck)
 		registrar_event(r, PBOX_LOG_WARN,
 			"job '%s': round %u: no worker says that its memory holds a slot, so slots stay where they are: free memory, or start the job again with more slots",
@@ -402,15 +390,15 @@ work_tick(struct pbox_registrar *r, struct pbox_job *job)
 {
 	struct work *k = work_of(job);
 
-	if (!work_is_open(r, job) || (k->room == NULL && !work_begin(r, job)))
+	if (!registrar_work_is_open(r, job) || (k->room == NULL && !work_begin(r, job)))
 		return;
-	look_at_round(r, job);
+	registrar_work_look(r, job);
 	if (k->claiming) {
 		end_claims(r, job);
 		return;
 	}
 	look_at_members(r, job);
-	if (!is_settled(r, job))
+	if (!registrar_work_settled(r, job))
 		return;
 	if (k->tell)
 		tell_members(r, job);
@@ -482,13 +470,14 @@ join_pieces(
 	struct pbox_registrar *r, struct pbox_job *job, unsigned w, const struct pbox_work_ask *m)
 {
 	const struct pbox_job_owners *o = &job->owners;
-	unsigned in = map_in(job, m->round);
+	unsigned in = work_map_in(job, m->round);
+	uint16_t *map = work_map(job, m->round);
 	struct pbox_slot_range range[PBOX_RANGE_NODES];
 	bool any = false;
 	uint16_t n;
 
-	if (!registrar_owners_ranges(job, o->map[in], w, range, &n))
-		any |= registrar_owners_join(job, o->map[in], w, m->range, m->ranges);
+	if (!registrar_owners_ranges(job, map, w, range, &n))
+		any |= registrar_owners_join(job, map, w, m->range, m->ranges);
 	if (in == 0 && o->from != 0 && !registrar_owners_ranges(job, o->map[1], w, range, &n))
 		any |= registrar_owners_join(job, o->map[1], w, NULL, 0);
 	if (any)
@@ -522,22 +511,25 @@ send_work(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbo
 		.edition = o->edition,
 		.again_ms = again_ms,
 		.leads = PBOX_NO_WORKER};
-	unsigned in = map_in(job, m->round);
-	bool fits = true;
+	bool stolen = o->only != 0 && o->only == m->round;
+	unsigned in = work_map_in(job, m->round);
+	bool fits = true, next = o->from != 0 && in == 0;
 
 	for (unsigned w = job->workers; w-- > 0;)
-		if (is_member(k, w)) {
+		if (work_is_member(k, w)) {
 			a.members++;
 			a.leads = w;
 		}
 	a.plan = k->plan[in];
 	tell_newcomer(job, m, &a);
 	if (again_ms == 0) {
-		fits = registrar_owners_ranges(job, o->map[in], f->hdr.worker, a.range, &a.ranges);
-		if (o->from != 0 && in == 0) {
-			a.next_plan = k->plan[1];
-			a.next_from = o->from;
-			fits = fits && registrar_owners_ranges(job, o->map[1], f->hdr.worker,
+		fits = registrar_owners_ranges(
+			job, work_map(job, m->round), f->hdr.worker, a.range, &a.ranges);
+		if (stolen || next) { /* after a round with steals slots are whose they were */
+			a.next_from = stolen ? m->round + 1 : o->from;
+			in = work_map_in(job, a.next_from);
+			a.next_plan = k->plan[in];
+			fits = fits && registrar_owners_ranges(job, o->map[in], f->hdr.worker,
 					       a.next_range, &a.next_ranges);
 		}
 	}
@@ -560,15 +552,18 @@ work_enter(struct pbox_registrar *r, struct pbox_job *job, unsigned w, uint32_t 
 	const struct pbox_work_move *move;
 	unsigned n;
 
-	if ((is_member(k, w) && work_member_of(job, w)->entered) ||
-		!all_have_finished(job, round - 1))
+	if ((work_is_member(k, w) && work_member_of(job, w)->entered) ||
+		!registrar_work_finished(job, round - 1))
 		return;
 	work_member_of(job, w)->entered = true;
-	if (is_member(k, w))
+	if (work_is_member(k, w))
 		return;
 	n = pbox_work_join(k->room, w, &move);
+	if (n > 0 && registrar_steal_is_on(job))
+		registrar_owners_give_as(job, job->owners.map[work_map_in(job, k->round)],
+			PBOX_SLOT_NOBODY, pbox_work_plan(k->room)->owner);
 	for (unsigned i = 0; i < n; i++)
-		registrar_owners_give(job->owners.map[map_in(job, k->round)], job->slots, &move[i]);
+		registrar_owners_give(work_map(job, k->round), job->slots, &move[i]);
 	if (n > 0)
 		work_publish(r, job);
 }
@@ -579,7 +574,7 @@ is_too_late(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 {
 	struct work *k = work_of(job);
 
-	if (work_member_of(job, w)->entered || all_have_finished(job, k->round - 1))
+	if (work_member_of(job, w)->entered || registrar_work_finished(job, k->round - 1))
 		return false;
 	for (unsigned i = 0; i < job->workers; i++)
 		if (i != w && work_member_of(job, i)->entered && is_heard(r, job, i))
@@ -605,7 +600,7 @@ on_work(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *j
 			job->name, pbox_policy_name(job->policy));
 		return;
 	}
-	if (m.table != TABLE || !work_is_open(r, job)) {
+	if (m.table != TABLE || !registrar_work_is_open(r, job)) {
 		registrar_refuse(
 			r, f, PBOX_E_BAD_REQUEST, m.table, "table %u is not mapped yet", m.table);
 		return;
@@ -615,7 +610,7 @@ on_work(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *j
 			job->name);
 		return;
 	}
-	look_at_round(r, job);
+	registrar_work_look(r, job);
 	if (k->claiming) {
 		if (!work_member_of(job, w)->claimed)
 			registrar_claims_take(job, w, &m);
@@ -635,11 +630,14 @@ on_work(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *j
 	}
 	if (m.trained != PBOX_WORK_UNKNOWN)
 		work_enter(r, job, w, m.round);
-	if (is_settled(r, job))
+	if (registrar_work_settled(r, job))
 		look_for_plan(r, job);
-	if (is_settled(r, job) && !k->announced)
+	if (registrar_work_settled(r, job) && !k->announced)
 		join_pieces(r, job, w, &m);
-	send_work(r, f, job, &m, is_settled(r, job) && !k->announced ? 0 : AGAIN_MS);
+	send_work(r, f, job, &m,
+		registrar_work_settled(r, job) && !k->announced && !registrar_steal_waits(job, w)
+			? 0
+			: AGAIN_MS);
 }
 
 /* ---- what is to be seen ---------------------------------------------------------------------- */
@@ -655,7 +653,7 @@ pbox_registrar_view_work(
 	*out = (struct pbox_job_work){.round = k->round};
 	if (k->room == NULL)
 		return false;
-	out->plan = k->plan[map_in(job, k->round)];
+	out->plan = k->plan[work_map_in(job, k->round)];
 	out->edition = job->owners.edition;
 	out->next_from = pbox_work_next(k->room) != NULL ? job->owners.from : 0;
 	out->predicted = pbox_work_plan(k->room)->seconds;
@@ -680,7 +678,7 @@ pbox_registrar_view_worker_work(const struct pbox_registrar *r, const struct pbo
 		.samples = seen->samples};
 	if (k->room == NULL)
 		return;
-	map = job->owners.map[map_in(job, k->round)];
+	map = work_map(job, k->round);
 	pbox_work_view(k->room, worker, &v);
 	out->member = v.member;
 	out->slot_seconds = v.cost.slot;

@@ -24,6 +24,7 @@ struct work {
 	uint64_t round_ns;      /* when the round in progress began */
 	uint64_t begun_ns;      /* when the room did */
 	uint32_t round;
+	uint32_t in_room; /* the round that it is in */
 	bool tell;      /* slots of the round in progress have changed hands: members are to ask */
 	bool announced; /* from_round of the plan that waits is not known yet */
 	bool stuck;     /* no plan can be made */
@@ -52,6 +53,92 @@ work_member_of(const struct pbox_job *job, unsigned w)
 {
 	return registrar_member_state(job, PART_work, w);
 }
+
+static inline bool
+work_is_member(const struct work *k, unsigned w)
+{
+	struct pbox_work_view v;
+
+	pbox_work_view(k->room, w, &v);
+	return v.member;
+}
+
+/* Since the round in progress began. */
+static inline double
+work_seconds(const struct pbox_registrar *r, const struct work *k)
+{
+	return (double)(r->now_ns - k->round_ns) / 1e9;
+}
+
+/* Which of the two maps of plans holds in a round: 1 is the newer one. */
+static inline unsigned
+work_map_in(const struct pbox_job *job, uint32_t round)
+{
+	const struct pbox_job_owners *o = &job->owners;
+
+	return o->from != 0 && pbox_serial_diff(round, o->from) >= 0;
+}
+
+/* Who owns the slots in a round, stolen ones too. */
+static inline uint16_t *
+work_map(const struct pbox_job *job, uint32_t round)
+{
+	const struct pbox_job_owners *o = &job->owners;
+
+	return o->map[o->only != 0 && o->only == round ? 2 : work_map_in(job, round)];
+}
+
+/* registrar_work.c */
+bool registrar_work_is_open(const struct pbox_registrar *r, const struct pbox_job *job);
+/* Have all shards the owners of now? */
+bool registrar_work_settled(const struct pbox_registrar *r, const struct pbox_job *job);
+/* Which round is in progress? */
+void registrar_work_look(struct pbox_registrar *r, struct pbox_job *job);
+/* Has every fragment finished it? */
+bool registrar_work_finished(struct pbox_job *job, uint32_t round);
+
+/* What is known of slots that are stolen (R15.10): registrar_task.c talks about them, registrar_steal.c has them. */
+struct task {
+	uint32_t round;  /* that all this is of */
+	uint32_t wishes; /* numbered so far */
+	uint64_t steals, stolen;
+};
+
+struct task_member {
+	uint32_t wish;       /* that is open; 0: none */
+	uint16_t first, end; /* and wishes these slots; first = end: none */
+	uint64_t sent_ns;    /* it, or the last one */
+	uint64_t heard_ns;   /* the last answer in this round */
+	uint8_t tries;       /* questions that it has not answered */
+	bool done;           /* it has said in this round that it has computed all */
+	bool tell;           /* it has got slots, and is to be pinged when all shards know it */
+	uint64_t got, gave;  /* slots, in all rounds of its session */
+};
+
+static inline struct task *
+task_of(const struct pbox_job *job)
+{
+	return registrar_job_state(job, PART_task);
+}
+
+static inline struct task_member *
+task_member_of(const struct pbox_job *job, unsigned w)
+{
+	return registrar_member_state(job, PART_task, w);
+}
+
+/* registrar_steal.c */
+/* Has somebody been asked for slots in the round in progress? Then it has a map of its own. */
+bool registrar_steal_is_on(const struct pbox_job *job);
+void registrar_steal_begin(struct pbox_job *job);
+/* Is this worker asked for slots that it may have given up by now? */
+bool registrar_steal_waits(const struct pbox_job *job, unsigned w);
+/* So many slots from `first` on are those of whom the room says. */
+void registrar_steal_settle(struct pbox_job *job, unsigned first, unsigned end);
+/* A worker is gone, and its slots of the round in progress go to others as the room says. False: nothing was stolen in
+ * this round. */
+bool registrar_steal_gone(
+	struct pbox_job *job, unsigned w, const struct pbox_work_move *move, unsigned n);
 
 /* registrar_claims.c: R15.8a */
 /* What a worker says that it owns. */

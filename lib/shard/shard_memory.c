@@ -45,7 +45,7 @@ job_layout(struct pbox_shard_job *j, const struct pbox_shard_room *room)
 	size_t set = table + PBOX_MAX_TABLES * sizeof(*j->table);
 	size_t map = set + (slot_words + 3 * words) * sizeof(uint64_t);
 	size_t map_bytes = room->planned ? room->slots * sizeof(uint16_t) : 0;
-	size_t stale = pbox_pad_line(map + 4 * map_bytes);
+	size_t stale = pbox_pad_line(map + 2 * PBOX_OWNER_MAPS * map_bytes);
 	uint8_t *base = (uint8_t *)j;
 
 	_Static_assert(sizeof(*j->member) % PBOX_CACHE_LINE == 0, "no line is of two members");
@@ -58,10 +58,11 @@ job_layout(struct pbox_shard_job *j, const struct pbox_shard_room *room)
 		j->inbox.members = j->expected + slot_words;
 		j->inbox.left = j->inbox.members + words;
 		j->left = j->inbox.left + words;
-		for (unsigned i = 0; room->planned && i < 2; i++) {
+		for (unsigned i = 0; room->planned && i < PBOX_OWNER_MAPS; i++) {
 			j->owners.map[i] = (uint16_t *)(void *)(base + map + i * map_bytes);
 			j->inbox.owners.map[i] =
-				(uint16_t *)(void *)(base + map + (2 + i) * map_bytes);
+				(uint16_t *)(void *)(base + map +
+						     (PBOX_OWNER_MAPS + i) * map_bytes);
 		}
 	}
 	return pbox_pad_line(stale + workers * PBOX_STALE_CLASSES * sizeof(*j->stale));

@@ -17,8 +17,8 @@ plan_0(const struct pbox_shard_job *j, uint16_t *map)
 void
 shard_owners_begin(struct pbox_shard_job *j)
 {
-	plan_0(j, j->owners.map[0]);
-	plan_0(j, j->owners.map[1]);
+	for (unsigned i = 0; i < PBOX_OWNER_MAPS; i++)
+		plan_0(j, j->owners.map[i]);
 }
 
 /* Slots that changed hands within a plan, perhaps more than once: what their earlier owners bring late is no error. A plan that only begins later
@@ -39,6 +39,25 @@ note_passed_over(struct pbox_shard_job *j, const struct pbox_job_owners *now)
 		}
 }
 
+/* Slots of one round that were stolen: who had them before, and who has had them when that round is over, may bring them late. */
+static void
+note_stolen(struct pbox_shard_job *j, const struct pbox_job_owners *now)
+{
+	const struct pbox_job_owners *had = &j->owners;
+	bool newer = now->from != 0 && pbox_serial_diff(now->only, now->from) >= 0;
+
+	for (unsigned slot = 0; slot < j->slots; slot++) {
+		unsigned by_plan = now->map[newer][slot] & PBOX_SLOT_WORKER;
+		unsigned is = now->map[2][slot] & PBOX_SLOT_WORKER;
+		unsigned was = (had->only != 0 ? had->map[2][slot] : by_plan) & PBOX_SLOT_WORKER;
+
+		if (is != by_plan && by_plan != PBOX_SLOT_NOBODY)
+			j->member[by_plan].passed_over = true;
+		if (is != was && was != PBOX_SLOT_NOBODY)
+			j->member[was].passed_over = true;
+	}
+}
+
 void
 shard_owners_changed(struct pbox_shard *s, struct pbox_shard_job *j)
 {
@@ -51,8 +70,13 @@ shard_owners_changed(struct pbox_shard *s, struct pbox_shard_job *j)
 	other = memcmp(now->map[0], j->owners.map[0], bytes) != 0 ||
 		memcmp(now->map[1], j->owners.map[1], bytes) != 0;
 	note_passed_over(j, now);
-	for (unsigned i = 0; i < 2; i++)
+	if (now->only != 0) {
+		other |= memcmp(now->map[2], j->owners.map[2], bytes) != 0;
+		note_stolen(j, now);
+	}
+	for (unsigned i = 0; i < PBOX_OWNER_MAPS; i++)
 		memcpy(j->owners.map[i], now->map[i], bytes);
+	j->owners.only = now->only;
 	j->owners.from = now->from;
 	j->owners.plan = now->plan;
 	j->owners.edition = now->edition;

@@ -34,7 +34,11 @@ slots_end(const struct pbox_shard_job *j, unsigned worker)
 static inline const uint16_t *
 slots_map(const struct pbox_shard_job *j, uint32_t round)
 {
-	bool newer = j->owners.from != 0 && pbox_serial_diff(round, j->owners.from) >= 0;
+	bool newer;
+
+	if (__builtin_expect(j->owners.only != 0 && round == j->owners.only, 0))
+		return j->owners.map[2]; /* slots were stolen */
+	newer = j->owners.from != 0 && pbox_serial_diff(round, j->owners.from) >= 0;
 
 	return j->owners.map[newer];
 }

@@ -17,9 +17,9 @@ static_assert(20 + 8 + PBOX_HDR_LEN == PBOX_MTU_OVERHEAD, "R5.8");
 static_assert(PBOX_F_AUTH == PBOX_TAG_LEN, "pbox_tag_len()");
 static_assert(sizeof(struct pbox_hdr) == 56, "a host header has no holes");
 
-/* Bit t is set when version 1 has type t: of what a later release does the box wants to say so. */
+/* Bit t is set when version 1 has type t. */
 #define BIT(symbol, number, ...) UINT64_C(1) << (number) |
-#define KNOWN_TYPES              (PBOX_TYPES(BIT) PBOX_TYPES_LATER(BIT) 0)
+#define KNOWN_TYPES              (PBOX_TYPES(BIT) 0)
 
 static inline bool
 type_known(unsigned type)

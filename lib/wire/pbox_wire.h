@@ -484,6 +484,29 @@ int pbox_work_ask_decode(const void *buf, size_t len, struct pbox_work_ask *m);
 size_t pbox_work_ok_encode(void *buf, size_t cap, const struct pbox_work_ok *m);
 int pbox_work_ok_decode(const void *buf, size_t len, struct pbox_work_ok *m);
 
+/** TASK (R15.10a): of a worker that wants slots (wish 0), of the box that wishes slots of a worker, and what that says. */
+struct pbox_task {
+	uint32_t table, round, wish;
+	uint32_t since_us;   /**< since it began the last one */
+	uint16_t first, end; /**< wished, or given up; first = end: none */
+	uint16_t ranges;
+	struct pbox_slot_range range[PBOX_WORK_RANGES]; /**< computed (wish 0), or not begun */
+};
+
+/** TASK_OK: the slots of a worker in the round, if it has not computed all of them. */
+struct pbox_task_ok {
+	uint32_t table, round;
+	uint16_t again_ms; /**< not 0: ask again then, nothing else is here */
+	uint16_t ranges;
+	struct pbox_slot_range range[PBOX_WORK_RANGES];
+};
+
+#define PBOX_TASK_MOST (24 + 4 * PBOX_WORK_RANGES) /**< bytes */
+size_t pbox_task_encode(void *buf, size_t cap, const struct pbox_task *m);
+int pbox_task_decode(const void *buf, size_t len, struct pbox_task *m);
+size_t pbox_task_ok_encode(void *buf, size_t cap, const struct pbox_task_ok *m);
+int pbox_task_ok_decode(const void *buf, size_t len, struct pbox_task_ok *m);
+
 /* ---- section 16 ------------------------------------------------------------------------------ */
 
 #define PBOX_MAX_BOXES 16 /**< that a job is at */

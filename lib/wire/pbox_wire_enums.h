@@ -45,6 +45,8 @@ extern "C" {
 	X(PBOX_NOT_READY, 0x12, NOT_READY)   \
 	X(PBOX_WORK, 0x13, WORK)             \
 	X(PBOX_WORK_OK, 0x14, WORK_OK)       \
+	X(PBOX_TASK, 0x15, TASK)             \
+	X(PBOX_TASK_OK, 0x16, TASK_OK)       \
 	X(PBOX_BOXES, 0x17, BOXES)           \
 	X(PBOX_BOXES_OK, 0x18, BOXES_OK)     \
 	X(PBOX_STATS, 0x19, STATS)           \
@@ -64,11 +66,7 @@ extern "C" {
 	X(PBOX_MOVED, 0x2A, MOVED)           \
 	X(PBOX_FETCH, 0x2B, FETCH)           \
 	X(PBOX_FETCHED, 0x2C, FETCHED)
-/** Numbers that are taken, for what a later release does (section 13): a box refuses requests by these names. */
-#define PBOX_TYPES_LATER(X)      \
-	X(PBOX_TASK, 0x15, TASK) \
-	X(PBOX_TASK_OK, 0x16, TASK_OK)
-enum pbox_type { PBOX_TYPES(PBOX_LIST_SYMBOL) PBOX_TYPES_LATER(PBOX_LIST_SYMBOL) };
+enum pbox_type { PBOX_TYPES(PBOX_LIST_SYMBOL) };
 
 /** Formats of elements (R2.3), with their bytes: those narrower than fp32, and all. */
 #define PBOX_FORMATS_16(X)           \
@@ -228,7 +226,6 @@ const char *pbox_discipline_name(unsigned discipline); /**< "clock" */
 const char *pbox_capability_name(unsigned bit);        /**< "slots" */
 
 /* of what a later release does; "?" for all that this one does */
-const char *pbox_type_later(unsigned type);             /**< "WORK" */
 const char *pbox_format_later(unsigned format);         /**< "int8" */
 const char *pbox_discipline_later(unsigned discipline); /**< "turn" */
 

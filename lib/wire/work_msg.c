@@ -2,7 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-/* Payloads of section 15: WORK, WORK_OK. */
+/* Payloads of section 15: WORK, WORK_OK, TASK, TASK_OK. */
 
 #include <assert.h>
 
@@ -10,9 +10,11 @@
 #include "pbox_slots.h"
 #include "pbox_wire.h"
 
-#define ASK_LEN   80 /* without the ranges */
-#define OK_LEN    112
-#define RANGE_LEN 4
+#define ASK_LEN     80 /* without the ranges */
+#define OK_LEN      112
+#define TASK_LEN    24
+#define TASK_OK_LEN 12
+#define RANGE_LEN   4
 
 static_assert(sizeof(((struct pbox_work_ask *)0)->range) / sizeof(struct pbox_slot_range) ==
 		      PBOX_RANGE_NODES,
@@ -59,6 +61,24 @@ static const struct pbox_field ok_fields[] = {
 	PBOX_FIELD(pbox_work_ok, hyper[6], 88),
 	PBOX_FIELD(pbox_work_ok, hyper[7], 96),
 	PBOX_FIELD(pbox_work_ok, hyper[8], 104),
+	{0},
+};
+
+static const struct pbox_field task_fields[] = {
+	PBOX_FIELD(pbox_task, table, 0),
+	PBOX_FIELD(pbox_task, round, 4),
+	PBOX_FIELD(pbox_task, wish, 8),
+	PBOX_FIELD(pbox_task, since_us, 12),
+	PBOX_FIELD(pbox_task, first, 16),
+	PBOX_FIELD(pbox_task, end, 18),
+	PBOX_FIELD(pbox_task, ranges, 20),
+	{0},
+};
+static const struct pbox_field task_ok_fields[] = {
+	PBOX_FIELD(pbox_task_ok, table, 0),
+	PBOX_FIELD(pbox_task_ok, round, 4),
+	PBOX_FIELD(pbox_task_ok, again_ms, 8),
+	PBOX_FIELD(pbox_task_ok, ranges, 10),
 	{0},
 };
 
@@ -138,4 +158,52 @@ pbox_work_ok_decode(const void *buf, size_t len, struct pbox_work_ok *m)
 		       ? ranges_get(
 				 p + OK_LEN + m->ranges * RANGE_LEN, m->next_range, m->next_ranges)
 		       : -1;
+}
+
+size_t
+pbox_task_encode(void *buf, size_t cap, const struct pbox_task *m)
+{
+	size_t len = TASK_LEN + (size_t)m->ranges * RANGE_LEN;
+
+	assert(m->ranges <= PBOX_RANGE_NODES);
+	if (cap < len)
+		return 0;
+	memset(buf, 0, TASK_LEN);
+	pbox_fields_put(buf, TASK_LEN, task_fields, m);
+	ranges_put((uint8_t *)buf + TASK_LEN, m->range, m->ranges);
+	return len;
+}
+
+int
+pbox_task_decode(const void *buf, size_t len, struct pbox_task *m)
+{
+	memset(m, 0, sizeof(*m));
+	if (record_decode(buf, len, TASK_LEN, task_fields, m) != 0 || m->first > m->end ||
+		m->end > PBOX_MAX_SLOTS || m->ranges > PBOX_RANGE_NODES ||
+		len < TASK_LEN + (size_t)m->ranges * RANGE_LEN)
+		return -1;
+	return ranges_get((const uint8_t *)buf + TASK_LEN, m->range, m->ranges);
+}
+
+size_t
+pbox_task_ok_encode(void *buf, size_t cap, const struct pbox_task_ok *m)
+{
+	size_t len = TASK_OK_LEN + (size_t)m->ranges * RANGE_LEN;
+
+	assert(m->ranges <= PBOX_RANGE_NODES);
+	if (cap < len)
+		return 0;
+	pbox_fields_put(buf, TASK_OK_LEN, task_ok_fields, m);
+	ranges_put((uint8_t *)buf + TASK_OK_LEN, m->range, m->ranges);
+	return len;
+}
+
+int
+pbox_task_ok_decode(const void *buf, size_t len, struct pbox_task_ok *m)
+{
+	memset(m, 0, sizeof(*m));
+	if (record_decode(buf, len, TASK_OK_LEN, task_ok_fields, m) != 0 ||
+		m->ranges > PBOX_RANGE_NODES || len < TASK_OK_LEN + (size_t)m->ranges * RANGE_LEN)
+		return -1;
+	return ranges_get((const uint8_t *)buf + TASK_OK_LEN, m->range, m->ranges);
 }

@@ -145,9 +145,12 @@ reassign(struct pbox_work *work, unsigned worker, double at, const struct pbox_w
 
 	if (work->pending)
 		reassign_plan(work, &work->plan[!work->current], worker);
+	if (work->parted)
+		reassign_plan(work, now, worker);
 	n = reassign_round(work, worker, at);
-	/* rounds until the next plan go as this one does: pieces that were begun stay whose they are */
-	for (unsigned m = 0; m < n; m++)
+	/* rounds until the next plan go as this one does: pieces that were begun stay whose they are. What was stolen is of this
+	 * round alone. */
+	for (unsigned m = 0; m < n && !work->parted; m++)
 		for (unsigned s = work->move[m].first; s < work->move[m].end; s++)
 			now->owner[s] = work->move[m].to;
 	if (worker < work->conf.workers)

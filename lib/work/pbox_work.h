@@ -228,6 +228,8 @@ struct pbox_work_move {
  * replacement brings such a node, or a part of it. So until the next plan a replacement must not join one with slots of its own. The largest goes first, to
  * the member with the earliest predicted finish of the round in progress (of the plan, for plans).
  *
+ * In a round with steals the moves are those of this round alone, and pbox_work_plan() has who does the slots in the rounds after it.
+ *
  * @param moves  the room's, until the next call of this function, of pbox_work_release() or pbox_work_join()
  * @return their number; 0 with slots left to PBOX_WORK_NOBODY if no member could take them
  */
@@ -252,6 +254,12 @@ unsigned pbox_work_join(
  */
 bool pbox_work_task(struct pbox_work *work, unsigned worker, double at, struct pbox_work_move *move,
 	struct pbox_work_reason *why);
+
+/** Slots first to end - 1 of the round in progress are another worker's, as by a steal: the caller knows it (a victim has not given up
+ * all that pbox_work_task() has moved). They count as not begun. */
+void pbox_work_hand(struct pbox_work *work, unsigned first, unsigned end, unsigned to);
+/** Nothing is stolen from this worker, or something may be again; that holds until it is said otherwise. */
+void pbox_work_keeps(struct pbox_work *work, unsigned worker, bool keeps);
 
 #ifdef __cplusplus
 }

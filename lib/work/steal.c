@@ -46,7 +46,7 @@ last_run(const struct pbox_work *work, unsigned owner, unsigned *first, unsigned
 static bool
 keeps_slots(const struct work_worker *w, double at)
 {
-	return w->begun == w->slots ||
+	return w->keeps || w->begun == w->slots ||
 	       (w->took && at - w->took_at < TAKEN_SLOTS * w->figure[WORK_SLOT].value);
 }
 
@@ -133,7 +133,7 @@ steal(struct pbox_work *work, unsigned thief, double at, struct pbox_work_move *
 	if (border == c.end || c.finish - later < STEAL_GAIN * c.finish)
 		return false;
 	before = work->worker[from].slots;
-	work_hand_over(work, border, c.end, thief);
+	pbox_work_hand(work, border, c.end, thief);
 	work->worker[thief].took = true;
 	work->worker[thief].took_at = at;
 	*move = (struct pbox_work_move){
@@ -156,7 +156,7 @@ take_orphans(struct pbox_work *work, unsigned worker, struct pbox_work_move *mov
 
 	if (!first_run(work, PBOX_WORK_NOBODY, &first, &end))
 		return false;
-	work_hand_over(work, first, end, worker);
+	pbox_work_hand(work, first, end, worker);
 	*move = (struct pbox_work_move){
 		(uint16_t)first, (uint16_t)end, (uint16_t)worker, (uint16_t)worker};
 	return true;

@@ -215,6 +215,7 @@ pbox_work_round(struct pbox_work *work, uint32_t round)
 		work->pending = false;
 	}
 	work->round = round;
+	work->parted = false;
 	memcpy(work->owner, work->plan[work->current].owner, v * sizeof(*work->owner));
 	memset(work->begun, 0, v);
 	work_count_owned(work, work->owner);
@@ -228,6 +229,21 @@ pbox_work_round(struct pbox_work *work, uint32_t round)
 		w->took = false;
 		count_idle(work, i);
 	}
+}
+
+void
+pbox_work_hand(struct pbox_work *work, unsigned first, unsigned end, unsigned to)
+{
+	PBOX_ASSERT(first < end && end <= work->conf.slots && to < work->conf.workers);
+	work->parted = true;
+	work_hand_over(work, first, end, to);
+}
+
+void
+pbox_work_keeps(struct pbox_work *work, unsigned worker, bool keeps)
+{
+	PBOX_ASSERT(worker < work->conf.workers);
+	work->worker[worker].keeps = keeps;
 }
 
 void

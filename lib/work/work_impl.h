@@ -80,6 +80,7 @@ struct work_worker {
 	bool changed; /* since the last plan */
 	/* the round in progress */
 	bool done;             /* reported it */
+	bool keeps;            /* nothing is stolen from it */
 	uint16_t slots, begun; /* its own now */
 	double begun_at;
 	bool took; /* slots of another one, and it has begun none of them */
@@ -104,6 +105,7 @@ struct pbox_work {
 	struct pbox_work_reason force;
 	/* rounds one after the other in which a plan would have gained enough */
 	uint32_t gained, gained_round;
+	bool parted;     /* owner differs from the plan's by steals */
 	uint16_t *owner; /* of the round in progress */
 	uint8_t *begun;  /* a slot of it */
 	struct work_worker *worker;

@@ -555,4 +555,17 @@ void sets_free(struct pbox_worker_table *t);
 uint16_t half_narrow(float x, unsigned format);
 float half_widen(uint16_t half, unsigned format);
 
+/** Slots that others may do (R15.10). */
+struct worker_task {
+	bool on; /* the program says which slots it begins, in ... */
+	uint32_t round;
+	uint64_t begun[PBOX_MAX_SLOTS / 64], begun_at; /* the last one */
+	/* the last wish of the box, in that session, and what was given up for it */
+	uint32_t wish;
+	uint64_t token;
+	uint16_t first, end;
+};
+/** task.c: the box wishes to know which slots the program has begun, or for some of the others. */
+void task_frame(struct session *s, const struct rx_frame *f);
+
 #endif /* FLOW_H */

@@ -54,8 +54,7 @@ nodes_find(const struct pbox_worker *w, const struct pbox_worker_table *t, uint3
 /* ---- the host's -------------------------------------------------------------------------------- */
 
 int
-pbox_worker_own(
-	struct pbox_worker *w, uint32_t edition, const struct pbox_slot_range *range, unsigned n)
+pbox_worker_gain(struct pbox_worker *w, const struct pbox_slot_range *range, unsigned n)
 {
 	struct pbox_node node[PBOX_RANGE_NODES], part[PBOX_RANGE_NODES];
 	unsigned nodes = 0;
@@ -76,10 +75,20 @@ pbox_worker_own(
 	}
 	w->nodes = (uint16_t)nodes;
 	memcpy(w->node, node, nodes * sizeof(*node));
-	w->edition = w->edition_seen = (uint8_t)edition;
 	for (uint32_t i = 0; i < w->tables; i++)
 		w->table[i]->gained = false;
 	return 0;
+}
+
+int
+pbox_worker_own(
+	struct pbox_worker *w, uint32_t edition, const struct pbox_slot_range *range, unsigned n)
+{
+	int rc = pbox_worker_gain(w, range, n);
+
+	if (rc == 0)
+		w->edition = w->edition_seen = (uint8_t)edition;
+	return rc;
 }
 
 int

@@ -148,6 +148,11 @@ unsigned pbox_worker_nodes(const struct pbox_worker *w, uint32_t round, struct p
  * @param edition  of WORK_OK. @return 0; -EBUSY: a push is unfinished; -EINVAL: too many nodes */
 int pbox_worker_own(
 	struct pbox_worker *w, uint32_t edition, const struct pbox_slot_range *range, unsigned n);
+/** As pbox_worker_own, of the round in progress alone, after TASK (R15.10): the edition stays. */
+int pbox_worker_gain(struct pbox_worker *w, const struct pbox_slot_range *range, unsigned n);
+/** R15.10: the program begins a slot of this round now. From the first call for a round on, slots of it that are not begun may be given
+ * up to others; then its nodes are fewer (pbox_worker_nodes). @return false: this one was, or is not the worker's */
+bool pbox_worker_slot_begin(struct pbox_worker *w, uint32_t round, unsigned slot, uint64_t now);
 /** R15.7a: a table of which nothing was pushed goes on with this round: what is pulled is the version before it.
  * @return 0; -EBUSY: an operation of it is unfinished; -EINVAL: it has pushed */
 int pbox_worker_begin_at(struct pbox_worker *w, struct pbox_worker_table *t, uint32_t round);

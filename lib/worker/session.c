@@ -237,6 +237,8 @@ open_frame(struct session *s, const struct rx_frame *f)
 		return; /* homes_tick() asks */
 	if (h->type >= PBOX_FIRST_DATA_TYPE || (error && h->length == 0))
 		transfer_frame(s, f);
+	else if (h->type == PBOX_TASK)
+		task_frame(s, f);
 	else if (h->type != PBOX_PONG)
 		request_frame(s, f);
 }

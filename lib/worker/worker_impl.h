@@ -24,6 +24,7 @@
  *     next_round.c        the round of a table's next push
  *     times.c             how long each box takes (times.h)
  *     request.c           control requests and their repetition
+ *     task.c              slots that others do within a round
  *     nodes.c             which nodes of the tree over the job's slots this worker brings
  *     worker_rounds.c worker_clock.c    the discipline of a table (worker_discipline.h): versions, answers, losses
  *     half.c              elements of 16 bits
@@ -598,6 +599,7 @@ struct pbox_worker {
 	uint16_t settled_as;           /* the worker whose nodes these are, if settled */
 	bool settled, planned;         /* the nodes are known; they change (section 15) */
 	uint8_t edition, edition_seen; /* of the owners: of node, of the last RESULT */
+	struct worker_task task;
 
 	uint64_t now; /* of what is not data */
 	struct lane *lane[PBOX_WORKER_LANES];

@@ -232,6 +232,9 @@ def malformed_frames(s):
     bad("work with a range that ends before it begins", 0x13, proto.Work(ranges=[[4, 4]]).pack())
     bad("work with ranges that overlap", 0x13, proto.Work(ranges=[[0, 4], [3, 8]]).pack())
     bad("work_ok with 25 ranges", 0x14, proto.WorkOk(ranges=[[i, i + 1] for i in range(25)]).pack())
+    bad("task that gives up less than nothing", 0x15, proto.Task(first=5, end=4).pack())
+    bad("task with a range that is cut off", 0x15, proto.Task(ranges=[[0, 4]]).pack()[:-1])
+    bad("task_ok with 25 ranges", 0x16, proto.TaskOk(ranges=[[i, i + 1] for i in range(25)]).pack())
     two = [["10.0.0.1", 7269], ["10.0.0.2", 7269]]
     bad("boxes_ok of a box beyond them", 0x18, proto.BoxesOk(2, 1, 8192, 1500, "0.1.0", two).pack())
     bad("boxes_ok of no box", 0x18, proto.BoxesOk(0, 1, 8192, 1500, "0.1.0").pack())
@@ -342,6 +345,11 @@ def work_frames(s):
     s.control("work_ok to a newcomer", "R15.7a", proto.WorkOk(
         0, 9, 3, 4, 46, 0, 4, 0, [], [[0, 3]], 43, 1042, [0.1, 0.9, 0.0, 1e-4, 0.9, 0.999, 1e-8, 0.0, 12.0]))
     s.control("work_ok while owners change", "R15.5", proto.WorkOk(0, 8, 3, 0, 0, 2, 4, 0))
+    s.control("task: all are computed", "R15.10a", proto.Task(0, 42, ranges=[[0, 8], [12, 13]]))
+    s.control("task: what is left, and what is given up", "R15.10a", proto.Task(0, 42, 0x10000007, 125000, 6, 8, [[4, 6], [30, 4096]]))
+    s.control("task_ok", "R15.10b", proto.TaskOk(0, 42, 0, [[0, 8], [14, 16]]))
+    s.control("task_ok while others are asked", "R15.10b", proto.TaskOk(0, 42, 1))
+    s.control("task_ok without slots", "R15.10b", proto.TaskOk(0, 0xFFFFFFFF))
 
 
 def boxes_frames(s):
@@ -372,10 +380,6 @@ def later_frames(s):
         proto.DISCIPLINES["clock"]))
     s.control("error UNSUPPORTED", "R9.1", proto.Error(proto.ERROR["UNSUPPORTED"], TYPE["DECLARE"], 0,
                                                        "this box does not know discipline clock"))
-    for number, name in proto.TYPES.items():
-        if name in proto.LATER_TYPES:
-            more = {"chunk": 95} if number < proto.FIRST_DATA_TYPE else {"chunk": 0x00010003, "round": 41}
-            s.add(f"{name.lower()}, of a later release", "R13.2", header(name, **more))
     s.add("moved", "R16.10", header("MOVED", chunk=0x00010003, round=41))
 
 

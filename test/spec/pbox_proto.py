@@ -38,12 +38,10 @@ TYPES = {
     0x2B: "FETCH", 0x2C: "FETCHED",
     0x13: "WORK", 0x14: "WORK_OK", 0x17: "BOXES", 0x18: "BOXES_OK",
     0x1B: "HOMES", 0x1C: "HOMES_OK",
-    # of a later release (R13.2)
     0x15: "TASK", 0x16: "TASK_OK",
     0x19: "STATS", 0x1A: "STATS_OK",
     0x2A: "MOVED",
 }
-LATER_TYPES = {"TASK", "TASK_OK"}
 TYPE = {name: number for number, name in TYPES.items()}
 FIRST_DATA_TYPE = 0x20
 
@@ -694,6 +692,51 @@ class WorkOk:
 
 
 @dataclass
+class Task:
+    """R15.10a."""
+    TYPE: ClassVar[int] = 0x15
+    table: int = 0
+    round: int = 0
+    wish: int = 0
+    since_us: int = 0
+    first: int = 0
+    end: int = 0
+    ranges: list = field(default_factory=list)
+
+    def pack(self):
+        return struct.pack("<IIIIHHHxx", self.table, self.round, self.wish, self.since_us, self.first, self.end,
+                           len(self.ranges)) + _pack_ranges(self.ranges)
+
+    @classmethod
+    def unpack(cls, data):
+        r = _Reader(data)
+        *head, first, end, count = r.get("IIIIHHHxx")
+        _malformed_if(first > end or end > MAX_SLOTS, "first and end")
+        _malformed_if(count > MAX_RANGES, "ranges")
+        return cls(*head, first, end, _get_ranges(r, count))
+
+
+@dataclass
+class TaskOk:
+    """R15.10b."""
+    TYPE: ClassVar[int] = 0x16
+    table: int = 0
+    round: int = 0
+    again_ms: int = 0
+    ranges: list = field(default_factory=list)
+
+    def pack(self):
+        return struct.pack("<IIHH", self.table, self.round, self.again_ms, len(self.ranges)) + _pack_ranges(self.ranges)
+
+    @classmethod
+    def unpack(cls, data):
+        r = _Reader(data)
+        *head, count = r.get("IIHH")
+        _malformed_if(count > MAX_RANGES, "ranges")
+        return cls(*head, _get_ranges(r, count))
+
+
+@dataclass
 class BoxesOk:
     """R16.4."""
     TYPE: ClassVar[int] = 0x18
@@ -807,7 +850,7 @@ class Error:
 
 
 MESSAGES = {m.TYPE: m for m in (Hello, Retry, Join, Welcome, Declare, Declared, Map, Mapped,
-                                NotReady, Set, Status, StatusOk, Work, WorkOk, BoxesOk, Stats, Homes, HomesOk, Error)}
+                                NotReady, Set, Status, StatusOk, Work, WorkOk, Task, TaskOk, BoxesOk, Stats, Homes, HomesOk, Error)}
 
 
 # ---- chunks ---------------------------------------------------------------------------------

@@ -98,14 +98,13 @@ test_declare(void)
 static void
 test_requests(void)
 {
-	const enum pbox_type request[] = {
-		PBOX_TASK, PBOX_BOXES, PBOX_STATS}; /* BOXES: this one is alone */
-	const enum pbox_type other[] = {PBOX_TASK_OK, PBOX_BOXES_OK, PBOX_STATS_OK};
+	const enum pbox_type request[] = {PBOX_BOXES, PBOX_STATS}; /* this one is alone */
+	const enum pbox_type other[] = {PBOX_BOXES_OK, PBOX_STATS_OK};
 
 	fx_begin();
 	fx_join(&w[0], "vision", 0, 1);
 	fx_clear();
-	for (unsigned i = 0; i < 3; i++) {
+	for (unsigned i = 0; i < 2; i++) {
 		uint64_t dropped = fx.rs[PBOX_RS_DROP_TYPE];
 
 		fx_control(&w[0], request[i], "12345678", 8);
@@ -116,7 +115,7 @@ test_requests(void)
 	}
 	w[1] = w[0];
 	w[1].token++; /* and nobody asks without a session */
-	fx_control(&w[1], PBOX_TASK, "", 0);
+	fx_control(&w[1], PBOX_BOXES, "", 0);
 	UNIT_EQ_U64(fx_last()->hdr.aux, PBOX_E_SESSION);
 	fx_end();
 }

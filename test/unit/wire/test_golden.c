@@ -79,7 +79,8 @@ check_bytes(json_t *p, const char *key, const uint8_t *got, size_t len)
  */
 typedef int (*checker)(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t cap);
 
-#define N(key) check_number(p, #key, m.key)
+#define N(key)         check_number(p, #key, m.key)
+#define N4(a, b, c, d) N(a), N(b), N(c), N(d)
 
 static int
 check_hello(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t cap)
@@ -397,14 +398,8 @@ check_work(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t cap)
 
 	if (pbox_work_ask_decode(buf, len, &m) != 0)
 		return -1;
-	N(table);
-	N(round);
-	N(edition);
-	N(slots);
-	N(payloads);
-	N(fits);
-	N(trained);
-	N(batch);
+	N4(table, round, edition, slots);
+	N4(payloads, fits, trained, batch);
 	check_real(p, "compute", m.compute);
 	check_real(p, "fixed", m.fixed);
 	check_real(p, "up", m.up);
@@ -423,14 +418,8 @@ check_work_ok(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t ca
 
 	if (pbox_work_ok_decode(buf, len, &m) != 0)
 		return -1;
-	N(table);
-	N(edition);
-	N(plan);
-	N(next_plan);
-	N(next_from);
-	N(again_ms);
-	N(members);
-	N(leads);
+	N4(table, edition, plan, next_plan);
+	N4(next_from, again_ms, members, leads);
 	N(now);
 	N(trained);
 	for (unsigned i = 0; i < PBOX_WORK_HYPERS; i++)
@@ -439,6 +428,34 @@ check_work_ok(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t ca
 	check_ranges(p, "ranges", m.range, m.ranges);
 	check_ranges(p, "next_ranges", m.next_range, m.next_ranges);
 	return (int)pbox_work_ok_encode(out, cap, &m);
+}
+
+static int
+check_task(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t cap)
+{
+	struct pbox_task m;
+
+	if (pbox_task_decode(buf, len, &m) != 0)
+		return -1;
+	N4(table, round, wish, since_us);
+	N(first);
+	N(end);
+	check_ranges(p, "ranges", m.range, m.ranges);
+	return (int)pbox_task_encode(out, cap, &m);
+}
+
+static int
+check_task_ok(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t cap)
+{
+	struct pbox_task_ok m;
+
+	if (pbox_task_ok_decode(buf, len, &m) != 0)
+		return -1;
+	N(table);
+	N(round);
+	N(again_ms);
+	check_ranges(p, "ranges", m.range, m.ranges);
+	return (int)pbox_task_ok_encode(out, cap, &m);
 }
 
 static int
@@ -524,6 +541,8 @@ static const checker checkers[PBOX_FIRST_DATA_TYPE] = {
 	[PBOX_HOMES_OK] = check_homes,
 	[PBOX_WORK] = check_work,
 	[PBOX_WORK_OK] = check_work_ok,
+	[PBOX_TASK] = check_task,
+	[PBOX_TASK_OK] = check_task_ok,
 	[PBOX_BOXES_OK] = check_boxes_ok,
 	[PBOX_HELLO] = check_hello,
 	[PBOX_RETRY] = check_retry,

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* Slots that are stolen within a round (R15.10 of the protocol): who owns them in it, and which were wished of whom. */
+
+#include <string.h>
+
+#include "registrar_work.h"
+
+bool
+registrar_steal_is_on(const struct pbox_job *job)
+{
+	return job->owners.only != 0 && job->owners.only == work_of(job)->round;
+}
+
+void
+registrar_steal_begin(struct pbox_job *job)
+{
+	struct pbox_job_owners *o = &job->owners;
+	uint32_t round = work_of(job)->round;
+
+	if (registrar_steal_is_on(job))
+		return;
+	memcpy(o->map[2], o->map[work_map_in(job, round)], job->slots * sizeof(*o->map[2]));
+	o->only = round;
+}
+
+/* Wished of a worker, and not given up by what is known. */
+static bool
+wish_is_open(const struct pbox_job *job, unsigned w)
+{
+	const struct task_member *m = task_member_of(job, w);
+
+	return task_of(job)->round == work_of(job)->round && m->wish != 0 && m->first < m->end;
+}
+
+bool
+registrar_steal_waits(const struct pbox_job *job, unsigned w)
+{
+	return wish_is_open(job, w);
+}
+
+static bool
+is_wished(const struct pbox_job *job, unsigned slot)
+{
+	for (unsigned w = 0; w < job->workers; w++)
+		if (wish_is_open(job, w) && slot >= task_member_of(job, w)->first &&
+			slot < task_member_of(job, w)->end)
+			return true;
+	return false;
+}
+
+void
+registrar_steal_settle(struct pbox_job *job, unsigned first, unsigned end)
+{
+	const uint16_t *owner = pbox_work_owners(work_of(job)->room);
+
+	for (unsigned slot = first, stop; slot < end; slot = stop) {
+		stop = slot + 1;
+		while (stop < end && owner[stop] == owner[slot])
+			stop++;
+		registrar_owners_give(job->owners.map[2], job->slots,
+			&(struct pbox_work_move){
+				.first = (uint16_t)slot, .end = (uint16_t)stop, .to = owner[slot]});
+	}
+}
+
+/* Its slots, but for those that were wished of a victim that lives: they stay that one's until it says more. */
+static void
+settle_move(struct pbox_job *job, const struct pbox_work_move *m)
+{
+	for (unsigned slot = m->first, stop; slot < m->end; slot = stop) {
+		bool wished = is_wished(job, slot);
+
+		stop = slot + 1;
+		while (stop < m->end && is_wished(job, stop) == wished)
+			stop++;
+		if (!wished)
+			registrar_steal_settle(job, slot, stop);
+	}
+}
+
+bool
+registrar_steal_gone(
+	struct pbox_job *job, unsigned w, const struct pbox_work_move *move, unsigned n)
+{
+	struct task_member *m = task_member_of(job, w);
+
+	if (!registrar_steal_is_on(job))
+		return false;
+	if (wish_is_open(job, w))
+		registrar_steal_settle(job, m->first, m->end);
+	m->wish = 0;
+	for (unsigned i = 0; i < n; i++)
+		settle_move(job, &move[i]);
+	return true;
+}

@@ -14,6 +14,7 @@ Both print `digest WORKERS RANK HEX`; workers print `slots RANK ROUND N` when th
 import argparse
 import hashlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -35,6 +36,15 @@ def place(text):
     return {tuple(int(x) for x in one.split("@")) for one in text.split(",") if one}
 
 
+def slower(text, rank, round):
+    """RANK@FIRST-LAST*TIMES,...: by how much."""
+    for one in filter(None, text.split(",")):
+        who, first, last, times = (int(x) for x in re.fullmatch(r"(\d+)@(\d+)-(\d+)\*(\d+)", one).groups())
+        if who == rank and first <= round <= last:
+            return times
+    return 1
+
+
 def train(args, n, rank, opt, model, data, pause):
     loader = opt.loader(data, args.batch, seed=args.seed, num_workers=args.loaders)
     shares, ahead, killed, stopped = 0, 0, place(args.kill), place(args.stop)
@@ -50,7 +60,7 @@ def train(args, n, rank, opt, model, data, pause):
                 first, last = (int(r) for r in rounds.split("-"))
                 opt._work.memory.left = lambda: -1 if rank == int(who) and first <= opt.trained_rounds + 1 <= last else 1 << 40
             F.cross_entropy(model(x), y).backward()
-            time.sleep(pause)
+            time.sleep(pause * slower(args.slow, rank, opt.trained_rounds + 1))
             here = (rank, opt.trained_rounds + 1)
             if here in killed and opt._slots.count == shares // 2:
                 say("dies", *here)
@@ -99,12 +109,14 @@ def worker(args, n, rank, data, pause):
     model = network()
     of = [float(x) for x in args.ahead_of.split("@")] if args.ahead_of else [-1, 0]
     opt = pbox.torch.SGD(model.parameters(), lr=args.lr, momentum=args.momentum, slots=args.slots, worker=rank, workers=n,
-                         job=args.job, policy="reassign", timeout=60.0, left=60.0, send_early=args.early, ahead=of[1] if rank == of[0] else args.ahead)
+                         job=args.job, policy="reassign", timeout=60.0, left=60.0, send_early=args.early, steal=args.steal, ahead=of[1] if rank == of[0] else args.ahead)
     if args.early:
         watch_leave(model, opt, rank)
     began = time.monotonic()
     train(args, n, rank, opt, model, data, pause)
     say("leads", rank, opt.leads)
+    if args.steal:
+        say("stolen", rank, opt.stolen_slots, opt.lost_slots)
     say("restarts", opt.client.stats().restarts)
     say("seconds", rank, f"{time.monotonic() - began:.2f}")
     opt.close()
@@ -122,6 +134,8 @@ def main():
     p.add_argument("--ahead", type=float, default=0.0)
     p.add_argument("--ahead-of", default="", help="RANK@SHARE: that worker's is another one")
     p.add_argument("--samples", type=int, default=1 << 30, help="of the data, at most: epochs are shorter")
+    p.add_argument("--steal", action="store_true", help="prints `stolen RANK GOT LOST`")
+    p.add_argument("--slow", default="", help="RANK@FIRST-LAST*TIMES,...: it sleeps so many times as long in these rounds")
     p.add_argument("--early", action="store_true")
     p.add_argument("--slots", type=int, default=32)
     p.add_argument("--batch", type=int, default=256)

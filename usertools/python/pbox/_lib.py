@@ -154,6 +154,8 @@ _PROTOTYPES = {
          ct.POINTER(ct.c_uint32), ct.c_uint, ct.c_uint8, ct.POINTER(ct.c_uint64), _ERR]),
     "pbox_client_work": (ct.c_int, [_P, ct.c_uint32, ct.POINTER(Work), ct.c_uint, _ERR]),
     "pbox_client_work_due": (ct.c_int, [_P]),
+    "pbox_client_slot_begin": (ct.c_int, [_P, ct.c_uint32, ct.c_uint32, ct.c_uint]),
+    "pbox_client_task": (ct.c_int, [_P, ct.c_uint32, ct.c_uint32, ct.POINTER(ct.c_uint32), ct.c_uint, _ERR]),
     "pbox_client_submit_again": (
         ct.c_int,
         [_P, ct.c_uint32, ct.POINTER(Io), ct.c_uint, ct.POINTER(ct.c_void_p),

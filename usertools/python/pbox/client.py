@@ -402,6 +402,24 @@ class Table:
         c._check(code, err)
         return work
 
+    def slot_begin(self, round: int, slot: int) -> bool:
+        """This worker begins a slot of that round now, unless it is False: then another one does it. From the first call for a round on the
+        box may give slots that are not begun to others; Client.nodes() is without them then."""
+        with self.client._call() as p:
+            code = int(_lib.get().pbox_client_slot_begin(p, self.number, round, slot))
+        if code < 0:
+            raise error_of(code, f"slot {slot} of round {round} cannot be begun")
+        return bool(code)
+
+    def task(self, round: int, timeout: Optional[float] = None) -> Tuple[bool, float]:
+        """This worker has computed its slots of the round, and has not pushed them: are there some of another one that would end later?
+        (True, 0): there are, and Client.nodes() is with them, in this round. (False, s) with s > 0: ask again after so many seconds."""
+        err, c, again = _lib.Error(), self.client, ct.c_uint32(0)
+        with c._call() as p:
+            code = _lib.get().pbox_client_task(p, self.number, round, ct.byref(again), _ms(timeout), ct.byref(err))
+        c._check(min(code, 0), err)
+        return code > 0, again.value / 1000
+
     def pushpull_nodes(self, inputs: Sequence[Any], outputs: Any, *,
                        weights: Optional[Sequence[int]] = None, priority: int = 0) -> Operation:
         """Start this worker's next round with the sum over each of its nodes (Client.nodes(); with

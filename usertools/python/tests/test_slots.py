@@ -5,6 +5,7 @@ the library."""
 
 import array
 import logging
+import itertools
 import pickle
 import random
 import threading
@@ -102,6 +103,29 @@ class Trees(unittest.TestCase):
                 own, tree, _ = self.brought(w * self.V // n, (w + 1) * self.V // n)
                 nodes.update({at: sums[0] for (at, _), sums in zip(own, tree.done)})
             self.assertTrue(BITS(reference.tree_sum(nodes), want), n)
+
+    def test_slots_that_go_on_the_way(self):
+        """cut(): others get the last slots, at any slot of the round, and other nodes come: sums are those of what is left."""
+        for first, end in itertools.combinations(range(self.V + 1), 2):
+            nodes, _, _ = self.brought(first, end)
+            for stop in range(first + 1, end + 1):
+                left, want, _ = self.brought(first, stop)
+                for at in range(first + 1, stop + 1):
+                    if at == end:
+                        continue  # then the last node is complete, and nothing can go
+                    tree = Tree(nodes)
+                    for s in range(first, at):
+                        tree.add([self.value(s, i) for i in range(3)], s + 1)
+                    come = [(0, 1)] if first else []
+                    tree.cut([*left, *come])
+                    for s in [*range(at, stop), *(first for first, _ in come)]:
+                        self.assertFalse(tree.complete)
+                        tree.add([self.value(s, i) for i in range(3)], s + 1)
+                    self.assertTrue(tree.complete)
+                    self.assertEqual(tree.samples[:len(left)], want.samples)
+                    for mine, theirs in zip(tree.done, want.done):
+                        for a, b in zip(mine, theirs):
+                            self.assertTrue((a is None) == (b is None) and (a is None or BITS(a, b)), (first, end, stop, at))
 
     def test_last_slot_tensor_by_tensor(self):
         """complete_with() and finish() make the bits of add(), in any order of the tensors, and leave the gradients as they are."""

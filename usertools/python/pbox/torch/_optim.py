@@ -68,6 +68,10 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                        goes on with them while parameters are on their way: see train.md. Another algorithm than without, the same at
                        all workers
 
+    steal              with policy="reassign": within a round a worker that is done takes slots of the one that would end last, so that a worker that
+                       is slow all of a sudden costs less: see train.md. Batches come from loader(), or `slot` is asked for. Workers may differ in it: from
+                       one without it nothing is taken. The bits are the same
+
     least              with policy="reassign": the training begins with this many of `workers`, and others come and go while it
                        runs: see train.md. Each takes a free number, and all name the run (PBOX_RUN)
 
@@ -109,7 +113,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                  push: str = "fp32", pull: str = "fp32", clip_value: float = 0.0,
                  local_clip: bool = False, local_backward: bool = False, client: Optional[Client] = None,
                  declare_timeout: Optional[float] = None, first_round: int = 0,
-                 slots: Optional[int] = None, send_early: bool = False, ahead: float = 0.0, **options: Any) -> None:
+                 slots: Optional[int] = None, send_early: bool = False, ahead: float = 0.0, steal: bool = False,
+                 **options: Any) -> None:
         self._declared = False
         if not 0 <= _checks.real(clip_value, "clip_value") < math.inf:
             raise PBoxInvalid(f"clip_value is {clip_value}: needed is 0 (off) or more")
@@ -124,6 +129,9 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         if self._quarters and (send_early or first_round or options.get("least") is not None):
             raise PBoxInvalid("ahead= goes without send_early, first_round and least: who begins in a running job lacks the parameters of the round "
                               "before")
+        self._steals = steal
+        if steal and ahead:
+            raise PBoxInvalid("steal=True goes without ahead=: who steals a slot would need the parameters of a round before")
         self.local_clip = local_clip
         specs = self._list_parameters()
         if slots is not None and client is None:
@@ -147,6 +155,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             self._declared = True
             if self.client.policy == "reassign":
                 self._begin_plan()
+            if steal and self._work is None:
+                raise PBoxInvalid("steal=True is for policy='reassign': with another one a slot has one worker")
             if send_early:
                 self._check_early()
             if self._quarters and (self._work is None or self._pull != "fp32"):
@@ -216,7 +226,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                               "push='fp32' (pull= may be narrow)")
         if self._quarters:
             self._stale = Stale(self._quarters, self._all)
-        self._work = Work(self.table, self._slots, [p.data for p in self._all] if self._pull == "fp32" and not self._quarters else (), self._stale)
+        self._work = Work(self.table, self._slots, [p.data for p in self._all] if self._pull == "fp32" and not self._quarters else (), self._stale,
+                          self._steals)
         if self._quarters and self._work.newcomer:
             raise PBoxInvalid("this job trains with ahead=, and has begun without this worker, which lacks the parameters of the round before: it goes on "
                               "without it")
@@ -233,6 +244,16 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
     def early_tensors(self) -> int:
         """Tensors that have left during backward passes so far (send_early)."""
         return 0 if self._early is None else self._early.tensors
+
+    @property
+    def stolen_slots(self) -> int:
+        """Slots of others that this worker has computed so far (steal)."""
+        return 0 if self._work is None else self._work.stolen
+
+    @property
+    def lost_slots(self) -> int:
+        """Slots of this worker that others have computed so far as it was late (steal)."""
+        return 0 if self._work is None else self._work.lost
 
     @property
     def _is_newcomer(self) -> bool:
@@ -646,6 +667,10 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         if not self._slots.mine or not self._slots.last or self._work.again or self._todo or self._failed is not None or \
                 self._is_newcomer or self._kept.pending or self._values is not None:
             return False
+        if self._work.steals:
+            self._work.slot_ends()
+            if not self._slots.last:
+                return False
         try:
             self._begin_slot()
             self._refuse_changed()
@@ -661,14 +686,16 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
     def _submit_alone(self, i: int, last: Optional[torch.Tensor]) -> Operation:
         """Push all nodes of parameter i; `last` is the sum of the last one."""
         tree, keep = self._tree, []
+        order = sorted(range(len(tree.nodes)), key=lambda node: tree.nodes[node])  # stolen ones are computed last
         sums = [sums[i] for sums in tree.done] + [last]
+        samples = [*tree.samples, tree.samples_in_node + 1]
         io, addresses = (_lib.Io * 1)(), (ct.c_void_p * len(sums))()
         io[0].tensor = i
         assert self._work is not None
         io[0].output = self._work.outputs[i].data_ptr() or _buffers.ADDRESS_OF_NOTHING
-        for node, g in enumerate(sums):
-            addresses[node] = self._address(i, g, keep, node)
-        return self.table.submit_nodes_io(_lib.PUSHPULL, io, 1, addresses, [*tree.samples, tree.samples_in_node + 1], keep)
+        for at, node in enumerate(order):
+            addresses[at] = self._address(i, sums[node], keep, node)
+        return self.table.submit_nodes_io(_lib.PUSHPULL, io, 1, addresses, [samples[node] for node in order], keep)
 
     def _said(self, hypers: Hypers) -> Hypers:
         """What all workers must have alike."""
@@ -726,6 +753,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             self._take(1 if samples is None else samples)
             self._early_slot_ends()
             return loss
+        if self._work is not None and self._work.steals:
+            self._work.slot_ends()
         if self._slots is not None and not self._slots.last:
             self._take(1 if samples is None else samples)
             self._slots.prepare()

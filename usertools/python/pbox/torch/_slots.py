@@ -368,6 +368,8 @@ class SlotTraining:
         """
         if self._stale is not None:
             raise PBoxInvalid("sampler() does not see which parameters a slot is computed on, as ahead= needs it: take optimiser.loader()")
+        if getattr(self, "_steals", False):
+            raise PBoxInvalid("sampler() gives batches before it is known whose slots they are, as steal=True needs it: take optimiser.loader()")
         return self._sampler(dataset, batch_size, seed, drop_last)
 
     def _sampler(self, dataset: Any, batch_size: int, seed: int, drop_last: bool) -> SlotSampler:

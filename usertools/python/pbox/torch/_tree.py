@@ -92,6 +92,19 @@ class Tree:
         self.samples.append(self.samples_in_node + samples)
         self._stack, self._in_node = [], 0
 
+    def cut(self, nodes: Sequence[Tuple[int, int]]) -> None:
+        """Slots that were not added yet are others' now, or this worker's: nodes that are complete are those that they were, and the one in progress
+        keeps its first slot."""
+        done, stack = len(self.done), self._stack
+        assert tuple(nodes[:done]) == self.nodes[:done]
+        self.nodes = tuple(nodes)
+        sizes = [1 << bit for bit in reversed(range(self._in_node.bit_length())) if self._in_node >> bit & 1]
+        while stack and self.nodes[len(self.done)][1] == sizes[0]:  # what there is of it is a whole one
+            sums, samples = stack.pop(0)
+            self._in_node -= sizes.pop(0)
+            self.done.append(sums)
+            self.samples.append(samples)
+
     def _end_node(self) -> None:
         """A node that the number of slots cuts is the sum of what there is of its right half, and so on."""
         stack = self._stack

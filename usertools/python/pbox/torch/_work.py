@@ -45,12 +45,21 @@ class _Report(threading.Thread):
             self.error = e
 
 
+# between a worker's first question for slots of others and its push at the most, seconds
+_STEALING = 0.1
+
+
 class Work:
     """Of one optimiser. `outputs` are where results arrive: the parameters stay those of the round until it has ended,
     so that slots that come late are computed on them."""
 
-    def __init__(self, table: Table, slots: Slots, like: Sequence[torch.Tensor], stale: Optional[Stale] = None) -> None:
+    def __init__(self, table: Table, slots: Slots, like: Sequence[torch.Tensor], stale: Optional[Stale] = None, steals: bool = False) -> None:
         self._table, self._slots, self._stale = table, slots, stale
+        self.steals = steals
+        self.stolen = self.lost = 0  # slots, in all rounds
+        self._round = 0  # in which slots are begun
+        self._moved = False  # slots of this round have come or gone by steals
+        self._stealing = 0.0  # seconds in this round
         self.outputs = [torch.empty_like(t) for t in like]
         self.report = _lib.Work()
         self.tree: Union[Tree, LooseTree] = Tree(())
@@ -233,6 +242,10 @@ class Work:
 
     def round_begins(self) -> None:
         self._begun = time.monotonic()
+        self._moved, self._stealing = False, 0.0
+        if self.steals and not self.newcomer:
+            self._round = self._table.next_round
+            self._begin_next()
         self.memory.round_begins()
         stats = self._table.client.stats()
         self._held = (stats.held_ns_sum, stats.fragments_done)
@@ -265,7 +278,58 @@ class Work:
         new = [s for first, n in added for s in range(first, first + n)]
         self._slots.mine = (*self._done, *self._ordered(new))
         self._slots.count = len(self._done)
-        return bool(new)
+        if self.steals:
+            self._begin_next()
+        return self._slots.count < len(self._slots.mine)
+
+    # ---- stealing
+
+    def _begin_next(self, less: int = 0) -> None:
+        """The next slot is begun, or the one after `less` more; those that were given to others are not this worker's any more."""
+        s = self._slots
+        while s.count + less < len(s.mine) and not self._table.slot_begin(self._round, s.mine[s.count + less]):
+            before = len(s.mine)
+            self._changed()
+            if len(s.mine) >= before:
+                raise PBoxMismatch(f"round {self._round}: slot {s.mine[s.count + less]} is another worker's, and the nodes are as they were: start this "
+                                   "worker again")
+            self.lost += before - len(s.mine)
+
+    def _changed(self) -> None:
+        """Slots that were not begun have gone to others, or some of others' have come."""
+        assert isinstance(self.tree, Tree)
+        nodes = self._table.client.nodes()
+        own = {s for first, n in nodes for s in range(first, first + n)}
+        come = [node for node in nodes if node not in self._kept and not any(s in self._slots.mine for s in range(node[0], node[0] + node[1]))]
+        left = [node for node in nodes if node not in self._kept and node not in come]
+        # those that it had come in the order in which they are computed, then the new ones
+        old = [first for first, _ in self.tree.nodes]
+        left.sort(key=lambda node: max(i for i, first in enumerate(old) if first <= node[0] < first + self.tree.nodes[i][1]))
+        self.tree.cut([*left, *come])
+        self._slots.mine = tuple(s for s in self._slots.mine if s in own) + tuple(s for first, n in come for s in range(first, first + n))
+        self._moved = True
+
+    def slot_ends(self) -> None:
+        """A slot is computed, and not counted yet: begin the next one, of another worker's if this one has none left."""
+        began = time.monotonic()
+        while True:
+            self._begin_next(less=1)
+            if not self._slots.last or not self._steal(began):
+                break
+        self._stealing += time.monotonic() - began
+
+    def _steal(self, began: float) -> bool:
+        """All slots are computed: get some of a worker that would end later."""
+        before = len(self._slots.mine)
+        while True:
+            got, again = self._table.task(self._round)
+            if got:
+                self._changed()
+                self.stolen += len(self._slots.mine) - before
+                return len(self._slots.mine) > before
+            if not again or time.monotonic() - began > _STEALING:
+                return False
+            time.sleep(again)
 
     def round_ends(self, round: int) -> None:
         """Its result is here: report, and learn which slots come next. Before Slots.end_round()."""
@@ -276,12 +340,12 @@ class Work:
         exchange = max(0.0, now - self._pushed - waited)
         measured = not self.again and bool(self.tree.nodes)
         r.slots = len(self._slots.mine) if measured else 0
-        r.compute, r.fixed = max(1e-9, self._pushed - self._begun), 0.0
+        r.compute, r.fixed = max(1e-9, self._pushed - self._begun - self._stealing), 0.0
         if self._stale is not None:  # what slots hide costs nothing
             r.compute = max(1e-9, self._stale.busy)
             exchange = max(0.0, self._stale.stalled - waited)
         r.up = r.down = exchange / 2
-        moved = bool(self._kept) or self._table.client.work_due
+        moved = bool(self._kept) or self._moved or self._table.client.work_due
         self._kept, self._done, self.again = {}, [], False
         self._slots.count = 0
         self._slots.trained += 1  # as it will be in the round that is asked for

@@ -92,10 +92,13 @@ link_datagram(struct lane *lane, struct session *s, const struct pbox_client_rx 
 	void (*take)(struct session *s, const struct rx_frame *f))
 {
 	struct link *l = &lane->link;
-	struct rx_frame f = {.from = d->from, .ce = d->ecn == LINK_ECN_CE, .lane = lane};
+	struct rx_frame f; /* the decoder fills the header */
 	const uint8_t *at = d->data;
 	size_t len = d->len;
 
+	f.from = d->from;
+	f.ce = d->ecn == LINK_ECN_CE;
+	f.lane = lane;
 	for (bool first = true; len > 0; first = false) {
 		size_t size = 0;
 		enum pbox_wire_drop drop = pbox_frame_decode(at, len, first, &f.hdr, &size);

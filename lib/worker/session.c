@@ -152,20 +152,13 @@ session_unknown(struct session *s, bool restarted, const char *why)
 			s->name);
 }
 
-/** ERRORs and LEFT that end the session. */
 static bool
-ends_session(struct session *s, const struct rx_frame *f)
+error_ends_session(struct session *s, const struct rx_frame *f)
 {
 	const struct pbox_hdr *h = &f->hdr;
 	uint16_t code = h->aux;
 	struct pbox_error_msg m = {0};
 
-	if (h->type == PBOX_LEFT && h->chunk == 0 && h->aux == 1) {
-		shutting_down(s);
-		return true;
-	}
-	if (h->type != PBOX_ERROR)
-		return false;
 	if (h->length > 0 && pbox_error_decode(f->payload, h->length, &m) == 0)
 		code = m.code;
 	if (code == PBOX_E_SESSION)
@@ -173,6 +166,19 @@ ends_session(struct session *s, const struct rx_frame *f)
 	else if (code == PBOX_E_SHUTDOWN)
 		shutting_down(s);
 	return code == PBOX_E_SESSION || code == PBOX_E_SHUTDOWN;
+}
+
+/** ERRORs and LEFT that end the session. */
+static inline bool
+ends_session(struct session *s, const struct rx_frame *f)
+{
+	const struct pbox_hdr *h = &f->hdr;
+
+	if (h->type == PBOX_LEFT && h->chunk == 0 && h->aux == 1) {
+		shutting_down(s);
+		return true;
+	}
+	return h->type == PBOX_ERROR && error_ends_session(s, f);
 }
 
 /** ERROR SESSION: a box that does not have the session has no key for a tag either (R11.6). */

@@ -121,6 +121,9 @@ class PboxSide:
             "retransmitted": sum(g["retransmitted"] for g in got),
             "probes": sum(g["probes"] for g in got),
             "box_cpu_s_per_round": used / rounds,
+            # of one worker, for each GB that it sends and gets back
+            "worker_cpu_s_per_gb": sum(g["cpu_s"] for g in got) / self.bed.workers / rounds
+                                   / (elements_of(model) * 4 / 1e9),
             "p50_ms": max(g["p50_ms"] for g in got),
         }
 

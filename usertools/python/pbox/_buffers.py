@@ -3,6 +3,7 @@
 """The address of a caller's array, after checking that the library can use it in place."""
 
 import ctypes as ct
+import mmap
 from typing import Any, Optional, Tuple
 
 from .errors import PBoxInvalid
@@ -81,6 +82,20 @@ def check_torch(t: Any, what: str, dense: bool = True, host: bool = True) -> Non
         raise PBoxInvalid(
             f"{what} is not contiguous (shape {tuple(t.shape)}, strides {tuple(t.stride())}): "
             "pass tensor.contiguous()")
+
+
+_HUGE = 2 << 20
+_MADV_COLLAPSE = 25  # Linux 6.1; mmap has no name for it yet
+_madvise = ct.CDLL(None).madvise
+_madvise.argtypes = [ct.c_void_p, ct.c_size_t, ct.c_int]
+
+
+def prefer_huge(address: int, size: int) -> None:
+    """Memory that is gone through in each round: in hugepages, those that are there already, too, where the kernel has them. What it
+    holds stays, and so does what is not a whole hugepage."""
+    first, end = -(-address // _HUGE) * _HUGE, (address + size) // _HUGE * _HUGE
+    if end - first >= 2 * _HUGE and _madvise(first, end - first, mmap.MADV_HUGEPAGE) == 0:
+        _madvise(first, end - first, _MADV_COLLAPSE)
 
 
 def address_of(obj: Any, elements: int, fmt: str, writable: bool, what: str) -> Tuple[int, Any]:

@@ -335,6 +335,7 @@ class _Bucket:
         if self.table.push_format != _buffers.format_of(buffer):
             self.wire = torch.empty_like(buffer, dtype=_WIRE[self.table.push_format])
         size, old = self.wire.element_size(), buffer.element_size()
+        _buffers.prefer_huge(self.wire.data_ptr(), self.wire.numel() * size)
         self.n = len(places)
         self.io = (_lib.Io * self.n)()
         for io, place, p, g in zip(self.io, places, params, grads):

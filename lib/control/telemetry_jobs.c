@@ -58,7 +58,7 @@ add_homes(const struct pbox_control *c, const struct pbox_job *job, struct rte_t
 {
 	unsigned boxes = c->conf.registrar.boxes.boxes;
 	struct pbox_homes_view v;
-	char text[16 * PBOX_MAX_BOXES] = "";
+	char text[24 * PBOX_MAX_BOXES] = "";
 	size_t n = 0;
 
 	if (boxes < 2)
@@ -69,6 +69,11 @@ add_homes(const struct pbox_control *c, const struct pbox_job *job, struct rte_t
 			text + n, sizeof(text) - n, i > 0 ? " %u" : "%u", v.chunks[i]);
 	rte_tel_data_add_dict_u64(d, "map", v.epoch);
 	reply_text(d, "homes", "%s", text);
+	n = 0;
+	for (unsigned i = 0; i < boxes; i++)
+		n += (size_t)snprintf(text + n, sizeof(text) - n, i > 0 ? " %" PRIu64 : "%" PRIu64,
+			v.elements[i]);
+	reply_text(d, "elements_at", "%s", text);
 	n = 0;
 	text[0] = '\0';
 	for (unsigned i = 0; i < boxes; i++)

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""A worker of the experiment moves: rounds of one tensor, without computation.
+
+Prints `end SECONDS` (monotonic) after each round, and at the end `digest SHA256` of all results."""
+
+import argparse
+import array
+import hashlib
+import time
+
+import pbox
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--box", required=True)
+    p.add_argument("--job", required=True)
+    p.add_argument("--worker", type=int, required=True)
+    p.add_argument("--workers", type=int, required=True)
+    p.add_argument("--elements", type=int, required=True)
+    p.add_argument("--rounds", type=int, required=True)
+    p.add_argument("--optimiser", default="none", help="none: all-reduce")
+    a = p.parse_args()
+    c = pbox.Client(a.box, a.job, worker=a.worker, workers=a.workers, timeout=120.0, join_timeout=60.0)
+    out = array.array("f", bytes(4 * a.elements))
+    if a.optimiser == "none":
+        t = c.declare([("g", a.elements)], op="sum")
+    else:
+        t = c.declare([("g", a.elements)], mode="optimiser", op="sum", optimiser=a.optimiser)
+        t.set_hyper(lr=0.01)
+        if a.worker == 0:
+            t.init([out])
+    grad = array.array("f", ((i * 7 + a.worker) % 13 - 6.0 for i in range(a.elements)))
+    digest = hashlib.sha256()
+    for r in range(a.rounds):
+        grad[r % a.elements] += 1.0
+        t.pushpull([grad], [out]).wait()
+        print("end", time.monotonic(), flush=True)
+        digest.update(out.tobytes())
+    print("digest", digest.hexdigest(), flush=True)
+    c.close()
+
+
+main()

@@ -55,10 +55,46 @@ is_sound(struct pbox_worker *w, const struct pbox_home *n)
 	return false;
 }
 
+static bool
+homes_leaves(const struct pbox_worker *w, const struct frag *f)
+{
+	const struct spread *x = &w->homes.spread; /* a table may have come since it began */
+
+	return f->table < x->tables &&
+	       x->next[f->table][f->chunk].epoch != w->table[f->table]->chunk[f->chunk].epoch;
+}
+
 /**
- * All boxes know the map. What is on its way is withdrawn, at all of them: pushes of chunks that move take their places in windows that
- * may be full of later ones, and these of other workers would wait for those (R6.9).
+ * What is on its way of chunks that move is withdrawn. It takes its place in windows that may be full of later frames, and these of other
+ * workers would wait for those (R6.9): so no more than half of a window stays taken, or nothing.
  */
+static void
+withdraw_moving(struct session *s)
+{
+	bool all = s->rejoin.phase != PHASE_NONE || s->moving.left > 0;
+
+	for (unsigned i = 0; i < s->endpoints && !all; i++) {
+		uint32_t stay = 0;
+
+		for (const struct flight *fl = s->ep[i].first; fl != NULL; fl = fl->next)
+			stay += !homes_leaves(s->w, fl->frag);
+		all = stay > s->ep[i].win.max / 2;
+	}
+	if (all) {
+		flight_withdraw_all(s);
+		return;
+	}
+	for (unsigned i = 0; i < s->endpoints; i++)
+		for (struct flight *next, *fl = s->ep[i].first; fl != NULL; fl = next) {
+			next = fl->next;
+			if (!homes_leaves(s->w, fl->frag))
+				continue;
+			flight_withdraw(s->w->table[fl->frag->table], fl);
+			flight_land(&s->ep[i], fl);
+		}
+}
+
+/** All boxes know the map. */
 static void
 homes_switch(struct pbox_worker *w)
 {
@@ -80,7 +116,7 @@ homes_switch(struct pbox_worker *w)
 	if (moved > 0) /* where it has moved to next, its box asks again */
 		carry_drop(w, NULL);
 	for (unsigned b = 0; moved > 0 && b < w->boxes; b++)
-		flight_withdraw_all(w->box[b]);
+		withdraw_moving(w->box[b]);
 	for (uint32_t i = 0; moved > 0 && i < x->tables; i++)
 		for (uint32_t k = 0; k < w->table[i]->chunks; k++)
 			if (x->next[i][k].epoch != w->table[i]->chunk[k].epoch)

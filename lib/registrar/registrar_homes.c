@@ -448,6 +448,15 @@ registrar_homes_made(const struct pbox_job *job)
 }
 
 bool
+registrar_homes_all_asked(const struct pbox_job *job)
+{
+	for (unsigned w = 0; w < job->workers; w++)
+		if (registrar_has_session(job, w) && homes_member(job, w)->asked != job->map_epoch)
+			return false;
+	return true;
+}
+
+bool
 registrar_homes_told(const struct pbox_job *job, unsigned worker)
 {
 	return homes_member(job, worker)->knows;

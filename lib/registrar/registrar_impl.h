@@ -386,9 +386,7 @@ bool registrar_make_room(struct pbox_registrar *r, const struct pbox_job_conf *a
 bool registrar_room_comes(struct pbox_registrar *r, const struct pbox_frame *f,
 	const struct pbox_job_conf *asker, size_t bytes);
 
-/* registrar_shares.c: all chunks are planned for the boxes of the set (bits), by the map of that epoch; how many move. */
-int registrar_share_out(struct pbox_job *job, uint16_t set, uint16_t epoch);
-/* The chunks of boxes that are out go to those that have chunks, or, if none has, to all others; nothing else moves. */
+/* registrar_shares.c: the chunks of boxes that are out go to those that have chunks, or, if none has, to all others; nothing else moves. */
 int registrar_share_lost(struct pbox_job *job, uint16_t out, unsigned boxes, uint16_t epoch);
 /* The same for a new table, at the first box. */
 void registrar_share_new(const struct pbox_registrar *r, struct pbox_job *job, uint32_t table);
@@ -398,6 +396,8 @@ void registrar_homes_new(
 	struct pbox_registrar *r, struct pbox_job *job, uint16_t epoch, uint16_t out);
 /* Has this box made a map of the job since it was started? */
 bool registrar_homes_made(const struct pbox_job *job);
+/* Have all workers with a session asked for the newest map? */
+bool registrar_homes_all_asked(const struct pbox_job *job);
 /* Has the worker asked for the map, or shown all that it knew? */
 bool registrar_homes_told(const struct pbox_job *job, unsigned worker);
 

@@ -19,6 +19,22 @@
 #define EPOCHS_LAST  32700
 #define LOOK_EVERY   (100 * NS_PER_MS)
 
+/* Of a job. */
+struct moves {
+	uint64_t look_ns; /* when chunks of boxes that are out are looked for next */
+	/* of a command of which chunks are left to move: */
+	uint32_t weight[PBOX_MAX_BOXES];
+	bool left;
+	uint64_t slice_ns; /* when some have moved last, */
+	uint32_t round;    /* and the latest round that had ended here then */
+};
+
+static struct moves *
+moves_of(const struct pbox_job *job)
+{
+	return registrar_job_state(job, PART_moves);
+}
+
 /* May chunks of the job move now? After the loss of a box tables that are not mapped yet may be waiting for just that. */
 static int
 may_move(const struct pbox_registrar *r, const struct pbox_job *job, bool lost,
@@ -130,6 +146,7 @@ pbox_registrar_move(struct pbox_registrar *r, uint16_t id, uint32_t table, uint3
 	if (ret < 0)
 		return ret;
 	epoch = next_epoch(job);
+	moves_of(job)->left = false;
 	for (uint32_t i = first; i <= last; i++) {
 		if (t->plan[i].box == box)
 			continue;
@@ -141,30 +158,6 @@ pbox_registrar_move(struct pbox_registrar *r, uint16_t id, uint32_t table, uint3
 	registrar_event(r, PBOX_LOG_INFO, "job '%s': map %u: %d chunks of table %u go to box %u",
 		job->name, epoch, n, table, box);
 	registrar_homes_new(r, job, epoch, job->out);
-	return n;
-}
-
-int
-pbox_registrar_scale(struct pbox_registrar *r, uint16_t id, uint16_t set, uint64_t now_ns,
-	struct pbox_error *err)
-{
-	struct pbox_job *job = id < r->conf.max_jobs ? r->job[id] : NULL;
-	uint16_t epoch;
-	int n, ret;
-
-	ret = command_begin(r, job, id, false, EPOCHS_APART, now_ns, err);
-	if (ret < 0)
-		return ret;
-	if (set == 0 || set >> r->conf.boxes.boxes != 0)
-		return pbox_fail(err, ENOENT, "job '%s' is at boxes 0 to %u: name some of them",
-			job->name, r->conf.boxes.boxes - 1u);
-	epoch = next_epoch(job);
-	n = registrar_share_out(job, set, epoch);
-	if (n == 0 && (job->out & set) == 0)
-		return 0;
-	registrar_event(r, PBOX_LOG_INFO, "job '%s': map %u: %d moves, to be at boxes 0x%x",
-		job->name, epoch, n, set);
-	registrar_homes_new(r, job, epoch, job->out & (uint16_t)~set);
 	return n;
 }
 
@@ -218,6 +211,7 @@ pbox_registrar_failover(struct pbox_registrar *r, uint16_t id, unsigned box, uin
 	/* it may be out, and have chunks: this box was started again, and the workers came with them after that */
 	if ((job->out >> box & 1) != 0 && !has_chunks(job, box))
 		return 0;
+	moves_of(job)->left = false;
 	epoch = next_epoch(job);
 	n = registrar_share_lost(job, (uint16_t)(job->out | 1u << box), r->conf.boxes.boxes, epoch);
 	registrar_event(r, PBOX_LOG_WARN,
@@ -270,61 +264,169 @@ scale_weights(
 	return 0;
 }
 
-int
-pbox_registrar_weigh(struct pbox_registrar *r, uint16_t id, const uint32_t *weight, unsigned n,
-	uint64_t now_ns, struct pbox_error *err)
-{
-	struct pbox_job *job = id < r->conf.max_jobs ? r->job[id] : NULL;
-	size_t chunks = 1, at = 0;
-	uint8_t *home;
-	uint16_t epoch, out = job != NULL ? job->out : 0;
-	int moved, ret;
+/*
+ * Chunks move in slices, each by a map of its own, so that the rounds in which they do get hardly longer: a slice has 1/SLICES of the job's
+ * elements, and SLICE_LEAST at least, for also a map costs something. The next one goes when every worker has asked for the map, and
+ * SLICE_ROUNDS have ended, or after SLICE_PATIENCE: perhaps no table of this box is trained.
+ */
+#define SLICES         32
+#define SLICE_LEAST    65536
+#define SLICE_ROUNDS   2
+#define SLICE_PATIENCE (2000 * NS_PER_MS)
 
-	ret = command_begin(r, job, id, false, EPOCHS_APART, now_ns, err);
-	if (ret == 0)
-		ret = scale_weights(r, weight, n, err);
-	if (ret < 0)
-		return ret;
+static uint32_t
+latest_round(const struct pbox_registrar *r, const struct pbox_job *job)
+{
+	uint32_t latest = 0, round;
+
+	for (uint32_t i = 0; i < job->n_tables; i++)
+		if (job->table[i]->built && job->table[i]->shards_open == r->conf.n_shards &&
+			registrar_finished(r, job, job->table[i]->t.id, &round) && round > latest)
+			latest = round;
+	return latest;
+}
+
+static uint64_t
+slice_elements(const struct pbox_job *job)
+{
+	uint64_t all = 0;
+
+	for (uint32_t i = 0; i < job->n_tables; i++)
+		all += job->table[i]->t.layout.elements;
+	return all / SLICES > SLICE_LEAST ? all / SLICES : SLICE_LEAST;
+}
+
+/* The first chunks that are not where they should be, by a map of that epoch; whether others are left. */
+static int
+slice(struct pbox_job *job, const uint8_t *home, uint16_t epoch, bool *left)
+{
+	uint64_t most = slice_elements(job), elements = 0;
+	size_t at = 0;
+	int n = 0;
+
+	*left = false;
+	for (uint32_t i = 0; i < job->n_tables; i++) {
+		struct pbox_table *t = &job->table[i]->t;
+
+		for (uint32_t k = 0; k < t->n_chunks; k++, at++) {
+			if (t->plan[k].box == home[at])
+				continue;
+			if (n > 0 && elements + t->layout.chunk[k].elements > most) {
+				*left = true;
+				return n;
+			}
+			elements += t->layout.chunk[k].elements;
+			t->plan[k] = (struct pbox_table_home){.box = home[at], .epoch = epoch};
+			n++;
+		}
+	}
+	return n;
+}
+
+/* Homes by weights, or as many of them as a map may change. How many chunks have to move; -errno with err. */
+static int
+moves_share(struct pbox_registrar *r, struct pbox_job *job, const uint32_t *weight,
+	struct pbox_error *err)
+{
+	unsigned boxes = r->conf.boxes.boxes;
+	uint16_t epoch = next_epoch(job), out = job->out;
+	struct moves *m = moves_of(job);
+	size_t chunks = 1;
+	uint8_t *home;
+	int all, now;
+
 	for (uint32_t i = 0; i < job->n_tables; i++)
 		chunks += job->table[i]->t.n_chunks;
 	home = malloc(chunks);
 	if (home == NULL)
 		return pbox_fail(err, ENOMEM, "no memory to share out job '%s'", job->name);
-	moved = scale_homes(job, weight, n, home, err);
-	epoch = next_epoch(job);
-	for (uint32_t i = 0; moved > 0 && i < job->n_tables; i++) {
-		struct pbox_table *t = &job->table[i]->t;
-
-		for (uint32_t k = 0; k < t->n_chunks; k++, at++)
-			if (t->plan[k].box != home[at])
-				t->plan[k] =
-					(struct pbox_table_home){.box = home[at], .epoch = epoch};
-	}
+	all = scale_homes(job, weight, boxes, home, err);
+	now = all > 0 ? slice(job, home, epoch, &m->left) : 0;
 	free(home);
-	for (unsigned b = 0; b < n; b++)
+	if (all < 0)
+		return all;
+	m->left &= now > 0;
+	for (unsigned b = 0; b < boxes; b++)
 		if (weight[b] > 0)
 			out &= (uint16_t) ~(1u << b);
-	if (moved < 0 || (moved == 0 && out == job->out))
-		return moved;
-	registrar_event(r, PBOX_LOG_INFO, "job '%s': map %u: %d chunks go to other boxes",
-		job->name, epoch, moved);
+	if (now == 0 && out == job->out)
+		return 0;
+	memmove(m->weight, weight, boxes * sizeof(*weight));
+	m->slice_ns = r->now_ns;
+	m->round = latest_round(r, job);
+	registrar_event(r, PBOX_LOG_INFO, "job '%s': map %u: %d of %d chunks go to other boxes",
+		job->name, epoch, now, all);
 	registrar_homes_new(r, job, epoch, out);
-	return moved;
+	return all;
 }
 
-/* Of a job. */
-struct moves {
-	uint64_t look_ns; /* when chunks of boxes that are out are looked for next */
-};
+/* The next slice, if the one before is done. */
+static void
+moves_share_on(struct pbox_registrar *r, struct pbox_job *job)
+{
+	struct moves *m = moves_of(job);
+	struct pbox_error err;
+
+	if (!registrar_homes_all_asked(job))
+		return;
+	if ((int32_t)(latest_round(r, job) - m->round) < SLICE_ROUNDS &&
+		r->now_ns - m->slice_ns < SLICE_PATIENCE)
+		return;
+	for (uint32_t i = 0; i < job->n_tables; i++)
+		if (job->table[i]->restoring)
+			return;
+	if (command_begin(r, job, job->id, false, EPOCHS_APART, r->now_ns, &err) < 0)
+		return;
+	m->left = false;
+	if (moves_share(r, job, m->weight, &err) < 0)
+		registrar_event(r, PBOX_LOG_WARN, "job '%s': chunks stay where they are: %s",
+			job->name, err.text);
+}
+
+int
+pbox_registrar_weigh(struct pbox_registrar *r, uint16_t id, const uint32_t *weight, unsigned n,
+	uint64_t now_ns, struct pbox_error *err)
+{
+	struct pbox_job *job = id < r->conf.max_jobs ? r->job[id] : NULL;
+	int ret = command_begin(r, job, id, false, EPOCHS_APART, now_ns, err);
+
+	if (ret == 0)
+		ret = scale_weights(r, weight, n, err);
+	if (ret < 0)
+		return ret;
+	moves_of(job)->left = false;
+	return moves_share(r, job, weight, err);
+}
+
+int
+pbox_registrar_scale(struct pbox_registrar *r, uint16_t id, uint16_t set, uint64_t now_ns,
+	struct pbox_error *err)
+{
+	struct pbox_job *job = id < r->conf.max_jobs ? r->job[id] : NULL;
+	uint32_t weight[PBOX_MAX_BOXES];
+	int ret = command_begin(r, job, id, false, EPOCHS_APART, now_ns, err);
+
+	if (ret < 0)
+		return ret;
+	if (set == 0 || set >> r->conf.boxes.boxes != 0)
+		return pbox_fail(err, ENOENT, "job '%s' is at boxes 0 to %u: name some of them",
+			job->name, r->conf.boxes.boxes - 1u);
+	for (unsigned b = 0; b < PBOX_MAX_BOXES; b++)
+		weight[b] = set >> b & 1;
+	moves_of(job)->left = false;
+	return moves_share(r, job, weight, err);
+}
 
 /* Boxes may be out, and have chunks: this one was started again, heard that they are, and then of the chunks from workers. */
 static void
 moves_tick(struct pbox_registrar *r, struct pbox_job *job)
 {
-	struct moves *m = registrar_job_state(job, PART_moves);
+	struct moves *m = moves_of(job);
 	struct pbox_error err;
 	unsigned stateless;
 
+	if (m->left)
+		moves_share_on(r, job);
 	if (job->out == 0 || r->conf.boxes.box != 0 || r->now_ns < m->look_ns)
 		return;
 	m->look_ns = r->now_ns + LOOK_EVERY;

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-/* Equal shares for the boxes of a set, with few moves (R16.11). */
+/* Homes for the chunks of boxes that are out (R16.12). */
 
 #include "registrar_impl.h"
 
@@ -32,36 +32,23 @@ least_of(uint16_t set, const uint64_t load[PBOX_MAX_BOXES])
 	return best;
 }
 
-/* Chunks of boxes outside of the set go to the one that has least; and then such by which shares become more alike. */
+/* Chunks of boxes outside of the set go to the one that has least. */
 static int
-plan_table(struct pbox_table *t, uint16_t set, uint16_t epoch, uint64_t load[PBOX_MAX_BOXES],
-	bool balance)
+plan_table(struct pbox_table *t, uint16_t set, uint16_t epoch, uint64_t load[PBOX_MAX_BOXES])
 {
 	int n = 0;
 
 	for (uint32_t i = 0; t->plan != NULL && i < t->n_chunks; i++) {
 		unsigned from = t->plan[i].box, to = least_of(set, load);
 		uint64_t size = t->layout.chunk[i].elements;
-		bool stays = (set >> from & 1) != 0;
 
-		if (balance ? !stays || load[to] + size >= load[from] : stays)
+		if ((set >> from & 1) != 0)
 			continue;
 		load[from] -= size;
 		load[to] += size;
 		t->plan[i] = (struct pbox_table_home){.box = (uint8_t)to, .epoch = epoch};
 		n++;
 	}
-	return n;
-}
-
-static int
-plan_share(struct pbox_job *job, uint16_t set, uint16_t epoch, uint64_t load[PBOX_MAX_BOXES],
-	bool balance)
-{
-	int n = 0;
-
-	for (uint32_t k = 0; k < job->n_tables; k++)
-		n += plan_table(&job->table[k]->t, set, epoch, load, balance);
 	return n;
 }
 
@@ -78,23 +65,17 @@ living(uint16_t out, unsigned boxes, const uint64_t load[PBOX_MAX_BOXES])
 }
 
 int
-registrar_share_out(struct pbox_job *job, uint16_t set, uint16_t epoch)
-{
-	uint64_t load[PBOX_MAX_BOXES] = {0};
-	int n;
-
-	plan_load(job, load);
-	n = plan_share(job, set, epoch, load, false);
-	return n + plan_share(job, set, epoch, load, true);
-}
-
-int
 registrar_share_lost(struct pbox_job *job, uint16_t out, unsigned boxes, uint16_t epoch)
 {
 	uint64_t load[PBOX_MAX_BOXES] = {0};
+	uint16_t set;
+	int n = 0;
 
 	plan_load(job, load);
-	return plan_share(job, living(out, boxes, load), epoch, load, false);
+	set = living(out, boxes, load);
+	for (uint32_t k = 0; k < job->n_tables; k++)
+		n += plan_table(&job->table[k]->t, set, epoch, load);
+	return n;
 }
 
 void
@@ -106,5 +87,5 @@ registrar_share_new(const struct pbox_registrar *r, struct pbox_job *job, uint32
 		return;
 	plan_load(job, load);
 	plan_table(&job->table[table]->t, living(job->out, r->conf.boxes.boxes, load),
-		job->map_epoch, load, false);
+		job->map_epoch, load);
 }

@@ -56,6 +56,23 @@ release_held(struct fake_box *b)
 	free(h.data);
 }
 
+/** Somebody sends a result before the box does, with another element: its CRC is wrong, or its token. */
+static void
+shadow(struct fake_box *b, int fd, const struct sockaddr_in *to, const struct pbox_hdr *h,
+	size_t len)
+{
+	uint8_t *element = b->tx + PBOX_HDR_LEN + h->length / 2;
+	struct pbox_hdr forged = *h;
+
+	*element ^= 0x40;
+	put(b, fd, to, b->tx, len);
+	forged.token ^= 1;
+	pbox_frame_seal(b->tx, &forged);
+	put(b, fd, to, b->tx, len);
+	*element ^= 0x40;
+	pbox_frame_seal(b->tx, h);
+}
+
 void
 fake_send(struct fake_box *b, int fd, const struct sockaddr_in *to, struct pbox_hdr *h)
 {
@@ -74,6 +91,8 @@ fake_send(struct fake_box *b, int fd, const struct sockaddr_in *to, struct pbox_
 		b->counts.lost++;
 		return;
 	}
+	if (b->conf.shadows && h->type == PBOX_RESULT && h->length > 0 && !tag)
+		shadow(b, fd, to, h, len);
 	if (b->held.data == NULL && chance(b, b->conf.reorder)) {
 		b->held = (struct held_frame){*to, fd, len, malloc(len)};
 		memcpy(b->held.data, b->tx, len);

@@ -42,6 +42,7 @@ struct fake_conf {
 	bool stale;
 	bool turns;                 /* after a restart its data endpoints have each other's ports */
 	unsigned work_ms, pause_ms; /* a box that gets the CPU for a part of the time */
+	bool shadows; /* somebody sends each result first, with another element: of a wrong CRC, of a wrong token */
 	bool silent, deaf, version_error, hello_damaged, no_data, other_secret, full;
 	bool no_room;    /* takes no contribution of worker 0, and does not say why */
 	bool circle;     /* says of every worker that it waits for one that waits for it */

@@ -248,12 +248,43 @@ test_large_in_place(void)
 	good(&r);
 }
 
+/** What is not the box's, or not whole, is written nowhere: not over what is pushed in place, and may go again, nor over results. */
+static void
+test_shadows(void)
+{
+	static const struct pbox_client_tensor large[] = {{"three", 3, 0}, {"large", 2150001, 0}};
+	struct run r = plain(2), one;
+	struct run_result out;
+
+	r.box.shadows = true;
+	r.in_place = true;
+	for (unsigned i = 0; i < 3; i++) {
+		one = r;
+		one.per_tensor = i == 1;
+		one.box.loss = i == 1 ? 0.1 : 0;
+		one.box.dup = i == 1 ? 0.1 : 0;
+		if (i == 2) {
+			one.tensors = large;
+			one.n = 2;
+			one.rounds = 2;
+			one.box.mtu = 9000;
+			one.timeout_ms = 120000;
+		}
+		harness_run(&one, &out);
+		UNIT_EQ_U64(out.failed, 0);
+		UNIT_EQ_U64(out.mismatches, 0);
+		CU_ASSERT(out.checked > 0);
+		CU_ASSERT(out.stats.rx_dropped > 0);
+	}
+}
+
 const struct unit_test unit_tests[] = {
 	{"sums of 1, 2 and 4 workers", test_sums},
 	{"bf16 and mixed formats, mean", test_formats},
 	{"frame sizes, with and without trains, window of one", test_sizes_of_frames},
 	{"empty lists, many tables", test_empty_list_and_many_tables},
 	{"push, then pull", test_push_then_pull},
+	{"changed results of somebody else come before the box's", test_shadows},
 	{"a large table in place, with losses and a restart", test_large_in_place},
 	{"loss of 2, 10 and 30 %", test_loss},
 	{"contributions that the box takes back", test_taken_back},

@@ -48,7 +48,8 @@ struct pbox_fragment {
 	uint8_t late; /**< this version waited long for its last contribution: who asked has lost nothing */
 	uint8_t closed;     /**< bits of enum pbox_fragment_closed; 0: takes contributions */
 	uint8_t crc_is_old; /**< payload_crc is of an earlier version: it is made when somebody asks */
-	uint32_t sum;       /**< 1 + where this version is in its extent, floats; 0: in param */
+	uint8_t stateless; /**< restored here without what only its former home had (R16.13) */
+	uint32_t sum;      /**< 1 + where this version is in its extent, floats; 0: in param */
 } __attribute__((aligned(32)));
 _Static_assert(sizeof(struct pbox_fragment) == 32, "two fragments a cache line");
 

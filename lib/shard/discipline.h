@@ -63,7 +63,7 @@ struct discipline {
 	void (*bring)(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 	/* It is not being restored, and a worker whose session was lost reports what it holds. NULL: that says nothing new. */
 	void (*late)(const struct target *g, const struct pbox_frame *f);
-	/* What RESTORE_OK done says of the worker's own contributions (R14.11). NULL: nothing. */
+	/* What RESTORE_OK done says of the worker's own contributions (R14.11), or of what is lost (R16.13). NULL: nothing. */
 	uint32_t (*own)(const struct target *g, unsigned worker);
 	/* Is it what a snapshot copies? */
 	enum discipline_cut (*at_cut)(

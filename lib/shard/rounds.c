@@ -691,6 +691,7 @@ const struct discipline rounds_discipline = {
 	.report = rounds_report,
 	.leave = rounds_leave,
 	.bring = rounds_bring,
+	.own = rounds_own,
 	.at_cut = rounds_at_cut,
 	.drop = rounds_drop,
 	.bytes = rounds_bytes,

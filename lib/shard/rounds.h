@@ -131,6 +131,8 @@ void rounds_carry_ask(struct pbox_shard *s, const struct target *g, const struct
 bool rounds_may_be_carried(const struct target *g);
 /* The fragment goes on without that: count it. */
 void rounds_carry_none(const struct target *g);
+/* What RESTORE_OK says of that: 1 if it has. */
+uint32_t rounds_own(const struct target *g, unsigned worker);
 void rounds_bring(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 
 #endif /* ROUNDS_H */

@@ -100,13 +100,22 @@ rounds_carry_none(const struct target *g)
 {
 	struct pbox_shard_table *st = g->st;
 
+	g->fragment->stateless = 0;
 	/* one box alone says so for the whole table (R10.8) */
 	if (st->t->boxes < 2 || !pbox_table_has_more(st->t) ||
 		(g->fragment->version == 0 && st->t->pull_format == PBOX_FMT_FP32))
 		return;
+	g->fragment->stateless = 1;
 	if (atomic_load_explicit(&st->stateless, memory_order_relaxed) == 0)
 		st->stateless_chunk = g->chunk;
 	atomic_fetch_add_explicit(&st->stateless, 1, memory_order_release);
+}
+
+uint32_t
+rounds_own(const struct target *g, unsigned worker)
+{
+	(void)worker;
+	return g->fragment->stateless;
 }
 
 /* All of it is here. */
@@ -117,6 +126,7 @@ complete(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 
 	fragment->version = f->hdr.round;
 	fragment->has_result = 1;
+	fragment->stateless = 0;
 	fragment->samples = f->hdr.weight;
 	fragment->contributors = f->hdr.round == 0 ? 0 : g->j->slots; /* all, at several boxes */
 	shard_refresh_answer(s, g);

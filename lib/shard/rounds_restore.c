@@ -107,6 +107,7 @@ decide(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 
 	/* nothing newer than the snapshot has; or nobody has anything */
 	if (fragment->has_result && !shard_is_newer(h.version, fragment->version)) {
+		fragment->stateless = 0;
 		shard_restored(s, g, false);
 		return true;
 	}

@@ -134,6 +134,7 @@ lane_stats(const struct lane *l, struct pbox_client_stats *m)
 	m->redone_pushes += c->redone_pushes;
 	m->lost_pushes += c->lost_pushes;
 	m->restored_fragments += c->restored_fragments;
+	m->stateless_fragments += c->stateless_fragments;
 	if (c->contributors > 0) { /* of the latest result of some lane */
 		m->contributors = c->contributors;
 		m->samples = c->samples;

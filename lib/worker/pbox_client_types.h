@@ -279,6 +279,9 @@ struct pbox_client_stats {
 	/** Of tables in clocks, after restarts of the box, by fragment: own pushes that it had lost, and has got again; and those
 	 * that are lost, as this worker did not keep them any more. */
 	uint64_t redone_pushes, lost_pushes;
+	/** Of a job at several boxes: fragments that have gone on at another box, or a restarted one, without what the optimiser had
+	 * gathered, and with parameters as precise as results. */
+	uint64_t stateless_fragments;
 };
 
 /* ---- datagrams ---- */

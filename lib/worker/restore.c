@@ -191,6 +191,8 @@ restore_answer(
 		fragment_done(s, ep, fl, h);
 		carry_end(s->w, f);
 		carry_is_home(s->w, t, f);
+		ep->lane->count.stateless_fragments +=
+			s->w->boxes > 1 && t->clock == NULL && h->weight == 1;
 		t->discipline->restored(s, t, f, h);
 		table_recounts(t);
 		if (f->moving)

@@ -29,7 +29,7 @@ def main():
     p.add_argument("secret")
     p.add_argument("worker", type=int)
     p.add_argument("workers", type=int)
-    p.add_argument("--mode", default="allreduce")
+    p.add_argument("--mode", default="allreduce", help="or an optimiser; .FORMAT after it: what results are in")
     p.add_argument("--rounds", type=int, default=20)
     p.add_argument("--pause", type=float, default=0)
     p.add_argument("--policy", default="wait")
@@ -39,6 +39,7 @@ def main():
     p.add_argument("--large", type=int, help="elements of one more tensor, which some box must refuse")
     p.add_argument("--join-timeout", type=float, default=60)
     a = p.parse_args()
+    mode, _, pull = a.mode.partition(".")
     digest = hashlib.sha256()
     tensors = [(f"t{i}", n) for i, n in enumerate(SIZES)] + ([("large", a.large)] if a.large else [])
     try:
@@ -46,17 +47,17 @@ def main():
                         join_timeout=a.join_timeout, threads=a.threads)
         if a.discipline == "clock":
             c.declare(tensors, mode="optimiser", optimiser="add", op="sum", discipline="clock")
-        if a.mode == "allreduce":
+        if mode == "allreduce":
             t = c.declare(tensors, op="sum")
         else:
-            t = c.declare(tensors, mode="optimiser", optimiser=a.mode, op="mean")
+            t = c.declare(tensors, mode="optimiser", optimiser=mode, op="mean", pull=pull or "fp32")
             t.set_hyper(lr=0.125)
             if a.worker == 0:
                 t.init(numbers(7)).wait()
         grads = [numbers(100 * k + a.worker) for k in range(3)]
-        out = [array.array("f", bytes(4 * n)) for n in SIZES]
+        out = [array.array("H", bytes(2 * n)) if pull else array.array("f", bytes(4 * n)) for n in SIZES]
         for r in range(a.rounds):
-            if a.mode != "allreduce" and r == a.rounds // 2:
+            if mode != "allreduce" and r == a.rounds // 2:
                 t.set_hyper(lr=0.0625)
             t.pushpull(grads[r % 3], out).wait()
             for x in out:
@@ -64,6 +65,7 @@ def main():
             print("round", r + 1, flush=True)
             time.sleep(a.pause)
         print("endpoints", c.stats().endpoints, flush=True)
+        print("stateless", c.stats().stateless_fragments, flush=True)
         print("digest", digest.hexdigest(), flush=True)
         c.close()
     except pbox.PBoxError as e:

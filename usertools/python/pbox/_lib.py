@@ -112,7 +112,8 @@ class Stats(ct.Structure):
         (n, ct.c_uint64) for n in (
             "samples", "tx_by_ref", "tx_copied", "tx_failed", "rx_failed",
             "restarts", "restored_fragments", "restore_ms",
-            "rx_drop_auth", "auth", "unproven", "partial_results", "redone_pushes", "lost_pushes")
+            "rx_drop_auth", "auth", "unproven", "partial_results", "redone_pushes", "lost_pushes",
+            "stateless_fragments")
     ]
 
 

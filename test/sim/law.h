@@ -74,6 +74,11 @@ bool rounds_load(struct sim *s, unsigned job, struct sim_fragment *f, struct pbo
 void rounds_forget(struct sim_fragment *f);
 void rounds_told(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h,
 	const uint8_t *payload);
+/* The reference goes on from version v as a worker has given it, without the optimiser's state. */
+void rounds_from_worker(struct sim *s, unsigned job, struct sim_fragment *f, uint32_t v);
+/* Has a box more of it than workers have (R16.13)? */
+bool rounds_has_more(const struct sim *s, unsigned job, const struct sim_fragment *f);
+void rounds_note_given(struct sim_fragment *f, const struct pbox_hdr *h, const uint8_t *payload);
 void rounds_restored(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h);
 
 #endif /* LAW_H */

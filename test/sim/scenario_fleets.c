@@ -95,14 +95,14 @@ fleet_network(struct pbox_random *r, struct sim_scenario *sc)
 	}
 }
 
-/* What may move (R16.10): sums, and what sgd makes of them, in fp32. And rounds go on for a while. */
+/* Rounds go on for a while, and what they are of moves. */
 static void
 moving_job(struct pbox_random *r, struct sim_job_spec *j)
 {
 	for (unsigned t = 0; t < j->tables; t++) {
 		struct pbox_declare *d = &j->table[t].fixed;
 
-		if (one_in(r, 8)) /* the command is refused */
+		if (one_in(r, 8)) /* all that a box has of it moves (R16.13) */
 			continue;
 		d->pull_format = PBOX_FMT_FP32;
 		if (d->mode == PBOX_MODE_OPTIMISER)
@@ -134,12 +134,51 @@ box_dies(struct sim_scenario *sc, uint64_t seed)
 			continue;
 		for (unsigned t = 0; t < j->tables;
 			t++) { /* others lose what their optimiser had */
+			if (one_in(&r, 2))
+				continue;
 			j->table[t].fixed.pull_format = PBOX_FMT_FP32;
 			if (j->table[t].fixed.mode == PBOX_MODE_OPTIMISER)
 				j->table[t].fixed.optimiser = PBOX_OPT_SGD;
 		}
 		job_survives(j);
 	}
+}
+
+/* Half of the scenarios: optimisers with state, and results that are less precise than parameters. All of that moves (R16.13). Boxes are
+ * started again at about the time of the commands. From a generator of its own. */
+static void
+moves_states(struct sim_scenario *sc, uint64_t seed)
+{
+	static const uint8_t format[] = {
+		PBOX_FMT_FP32, PBOX_FMT_FP32, PBOX_FMT_BF16, PBOX_FMT_FP16};
+	struct pbox_random r;
+	bool slots = false;
+
+	pbox_random_seed(&r, seed ^ UINT64_C(0x57A7E));
+	if (!one_in(&r, 2))
+		return;
+	for (unsigned i = 0; i < sc->jobs; i++) {
+		struct sim_job_spec *j = &sc->job[i];
+
+		slots |= j->slots > 0;
+		if (!sim_is_fleet(sc, j))
+			continue;
+		j->rounds += (unsigned)range(&r, 5, 15);
+		for (unsigned t = 0; t < j->tables; t++) {
+			struct pbox_declare *d = &j->table[t].fixed;
+
+			d->mode = PBOX_MODE_OPTIMISER;
+			d->optimiser = (uint8_t)range(&r, PBOX_OPT_MOMENTUM, PBOX_OPT_ADAMW);
+			d->pull_format = format[range(&r, 0, 3)];
+		}
+	}
+	/* with a window of 1 nothing moves (R16.11) */
+	if (!slots)
+		sc->hold *= 4;
+	for (unsigned i = 0; i < sc->crashes && one_in(&r, 2); i++)
+		if (sc->crash[i].box != 0)
+			sc->crash[i].at = sc->command[range(&r, 0, sc->commands - 1)].at +
+					  range(&r, 0, one_in(&r, 2) ? 10 : 200) * MS;
 }
 
 void
@@ -162,6 +201,7 @@ sim_scenario_moves(struct sim_scenario *sc, uint64_t seed)
 		sc->command[i].box = (unsigned)range(&r, 0, sc->fleet - 1);
 		at += range(&r, 0, one_in(&r, 2) ? 5 : 300) * MS;
 	}
+	moves_states(sc, seed);
 	box_dies(sc, seed);
 }
 

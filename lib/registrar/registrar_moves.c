@@ -217,8 +217,7 @@ pbox_registrar_failover(struct pbox_registrar *r, uint16_t id, unsigned box, uin
 	registrar_event(r, PBOX_LOG_WARN,
 		"job '%s': map %u: box %u is out, and its %d chunks go to the others", job->name,
 		epoch, box, n);
-	if (n > 0)
-		*stateless = lose_states(r, job);
+	*stateless = lose_states(r, job); /* chunks may not have left it yet, by an earlier map */
 	registrar_homes_new(r, job, epoch, (uint16_t)(job->out | 1u << box));
 	return n;
 }

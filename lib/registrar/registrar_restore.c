@@ -163,7 +163,7 @@ end_restoring(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_ta
 			moving ? "job '%s': chunks of table %u have come here"
 			       : "job '%s': table %u is restored",
 			job->name, jt->t.id);
-		if (jt->stateless)
+		if (jt->stateless && r->conf.boxes.boxes < 2) /* at several: R16.13 */
 			stateless(r, job, jt);
 		return;
 	}

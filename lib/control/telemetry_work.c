@@ -53,6 +53,8 @@ add_share(const struct pbox_member_work *m, double most, struct rte_tel_data *d)
 	rte_tel_data_add_dict_u64(d, "slots", m->slots);
 	rte_tel_data_add_dict_u64(d, "slot_us", work_us(m->slot_seconds));
 	rte_tel_data_add_dict_u64(d, "predicted_us", work_us(m->predicted));
+	rte_tel_data_add_dict_u64(d, "stolen_slots", m->got);
+	rte_tel_data_add_dict_u64(d, "lost_slots", m->gave);
 	if (m->samples > 0) {
 		rte_tel_data_add_dict_u64(d, "memory_samples", m->fits);
 		rte_tel_data_add_dict_u64(d, "slot_samples", m->samples);
@@ -97,6 +99,8 @@ on_plan(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_d
 	if (work.next_from != 0)
 		rte_tel_data_add_dict_u64(d, "next_from", work.next_from);
 	rte_tel_data_add_dict_u64(d, "predicted_us", work_us(work.predicted));
+	rte_tel_data_add_dict_u64(d, "steals", work.steals);
+	rte_tel_data_add_dict_u64(d, "stolen_slots", work.stolen);
 	if (end < j.workers)
 		rte_tel_data_add_dict_u64(d, "next", end);
 	most = longest(c, &j);

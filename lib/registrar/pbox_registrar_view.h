@@ -131,6 +131,7 @@ struct pbox_job_work {
 	uint32_t round, plan, edition;
 	uint32_t next_from; /**< round from which the next plan holds; 0: none waits */
 	double predicted;   /**< seconds of a round; 0: not known */
+	uint64_t steals, stolen; /**< within rounds: how often, and slots (R15.10) */
 	unsigned changes;
 	struct registrar_work_change change[REGISTRAR_WORK_CHANGES]; /**< the oldest first */
 };
@@ -146,6 +147,7 @@ struct pbox_member_work {
 	uint32_t round;         /**< that `seen` is of */
 	uint32_t fits;          /**< samples that its memory holds */
 	uint32_t samples;       /**< of a slot; 0: `fits` is not known */
+	uint64_t got, gave;     /**< slots, stolen within rounds of its session */
 };
 void pbox_registrar_view_worker_work(const struct pbox_registrar *r, const struct pbox_job *job,
 	unsigned worker, struct pbox_member_work *out);

@@ -45,7 +45,7 @@ registrar_claims_end(const struct pbox_registrar *r, struct pbox_job *job, bool 
 {
 	struct work *k = work_of(job);
 	struct pbox_job_owners *o = &job->owners;
-	bool all = true, any = false;
+	bool all = true, any = false, after_claimed = false;
 
 	if (job->table[TABLE]->restoring) /* nobody has got to that */
 		k->begun_ns = r->now_ns;
@@ -56,9 +56,15 @@ registrar_claims_end(const struct pbox_registrar *r, struct pbox_job *job, bool 
 	if (!any || (!all && r->now_ns - k->begun_ns < (waits ? claims_most(job) : RESTART_WAIT)))
 		return false;
 	k->claiming = false;
-	for (unsigned slot = 0; slot < job->slots; slot++)
-		if (registrar_owner_at(o->map[0], slot) == PBOX_SLOT_NOBODY)
-			o->map[0][slot] = pbox_work_owners(k->room)[slot];
+	/* they are no part of what their owner has claimed, and perhaps brought: it had given them up (R15.10) */
+	for (unsigned slot = 0; slot < job->slots; slot++) {
+		bool claimed = registrar_owner_at(o->map[0], slot) != PBOX_SLOT_NOBODY;
+
+		if (!claimed)
+			o->map[0][slot] = (uint16_t)(pbox_work_owners(k->room)[slot] |
+						     (after_claimed ? PBOX_SLOT_CUT : 0));
+		after_claimed = claimed;
+	}
 	memcpy(o->map[1], o->map[0], job->slots * sizeof(*o->map[0]));
 	pbox_work_adopt(k->room, o->map[0], PBOX_SLOT_WORKER);
 	drop_idle(job);

@@ -21,8 +21,6 @@ const struct pbox_stat_def pbox_registrar_stat_defs[PBOX_RS_STATS] = {
 	COUNTER(PBOX_RS_RX_WORK, "rx_work", "frames", "reports and questions of work by plan"),
 	COUNTER(PBOX_RS_RX_TASK, "rx_task", "frames",
 		"workers that ask for slots of others within a round, or say which they have not begun"),
-	COUNTER(PBOX_RS_STOLEN, "stolen", "slots",
-		"slots that were given to another worker within a round, as their own would have been late"),
 	COUNTER(PBOX_RS_RX_BOXES, "rx_boxes", "frames", "questions which boxes a job is at"),
 	COUNTER(PBOX_RS_RX_STATS, "rx_stats", "frames",
 		"what workers measured of the boxes of a job"),
@@ -57,4 +55,6 @@ const struct pbox_stat_def pbox_registrar_stat_defs[PBOX_RS_STATS] = {
 	COUNTER(PBOX_RS_RUNS_ENDED, "runs_ended", "runs",
 		"runs that made way for another one of their job, or were found dead"),
 	COUNTER(PBOX_RS_REMOVED, "removed", "workers", "workers that a job went on without"),
+	COUNTER(PBOX_RS_STOLEN, "stolen", "slots",
+		"slots that were given to another worker within a round, as their own would have been late"),
 };

@@ -41,6 +41,15 @@ registrar_steal_waits(const struct pbox_job *job, unsigned w)
 	return wish_is_open(job, w);
 }
 
+bool
+registrar_steal_is_asking(const struct pbox_job *job)
+{
+	for (unsigned w = 0; w < job->workers; w++)
+		if (wish_is_open(job, w))
+			return true;
+	return false;
+}
+
 static bool
 is_wished(const struct pbox_job *job, unsigned slot)
 {

@@ -155,7 +155,7 @@ find_slots(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 	struct pbox_work_reason why;
 
 	if (!pbox_work_task(k->room, w, work_seconds(r, k), &move, &why))
-		return HAS_NONE;
+		return registrar_steal_is_asking(job) ? HAS_SOON : HAS_NONE;
 	registrar_steal_begin(job);
 	if (move.from == move.to)
 		return thief_has(r, job, w, &move);
@@ -164,6 +164,7 @@ find_slots(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 		return HAS_NONE;
 	}
 	wish_for(r, job, move.from, move.first, move.end);
+	pbox_work_keeps(k->room, move.from, true); /* one wish at a time */
 	return HAS_SOON;
 }
 

@@ -657,6 +657,8 @@ pbox_registrar_view_work(
 	out->edition = job->owners.edition;
 	out->next_from = pbox_work_next(k->room) != NULL ? job->owners.from : 0;
 	out->predicted = pbox_work_plan(k->room)->seconds;
+	out->steals = task_of(job)->steals;
+	out->stolen = task_of(job)->stolen;
 	for (unsigned i = first; i < k->n_changes; i++)
 		out->change[out->changes++] = k->change[i % CHANGES];
 	return true;
@@ -681,6 +683,8 @@ pbox_registrar_view_worker_work(const struct pbox_registrar *r, const struct pbo
 	map = work_map(job, k->round);
 	pbox_work_view(k->room, worker, &v);
 	out->member = v.member;
+	out->got = task_member_of(job, worker)->got;
+	out->gave = task_member_of(job, worker)->gave;
 	out->slot_seconds = v.cost.slot;
 	out->predicted = pbox_work_plan(k->room)->finish[worker];
 	for (unsigned slot = 0; slot < job->slots; slot++)

@@ -133,6 +133,8 @@ bool registrar_steal_is_on(const struct pbox_job *job);
 void registrar_steal_begin(struct pbox_job *job);
 /* Is this worker asked for slots that it may have given up by now? */
 bool registrar_steal_waits(const struct pbox_job *job, unsigned w);
+/* Has any worker been asked for slots, and has not answered? */
+bool registrar_steal_is_asking(const struct pbox_job *job);
 /* So many slots from `first` on are those of whom the room says. */
 void registrar_steal_settle(struct pbox_job *job, unsigned first, unsigned end);
 /* A worker is gone, and its slots of the round in progress go to others as the room says. False: nothing was stolen in

@@ -77,6 +77,7 @@ pbox_worker_gain(struct pbox_worker *w, const struct pbox_slot_range *range, uns
 	memcpy(w->node, node, nodes * sizeof(*node));
 	for (uint32_t i = 0; i < w->tables; i++)
 		w->table[i]->gained = false;
+	w->task.moved = true;
 	return 0;
 }
 
@@ -86,9 +87,11 @@ pbox_worker_own(
 {
 	int rc = pbox_worker_gain(w, range, n);
 
-	if (rc == 0)
-		w->edition = w->edition_seen = (uint8_t)edition;
-	return rc;
+	if (rc != 0)
+		return rc;
+	w->edition = w->edition_seen = (uint8_t)edition;
+	w->task.moved = false;
+	return 0;
 }
 
 int
@@ -110,7 +113,7 @@ pbox_worker_begin_at(struct pbox_worker *w, struct pbox_worker_table *t, uint32_
 bool
 pbox_worker_owners_changed(const struct pbox_worker *w)
 {
-	return w->planned && w->edition != w->edition_seen;
+	return w->planned && (w->edition != w->edition_seen || w->task.moved);
 }
 
 unsigned

@@ -156,7 +156,7 @@ bool pbox_worker_slot_begin(struct pbox_worker *w, uint32_t round, unsigned slot
 /** R15.7a: a table of which nothing was pushed goes on with this round: what is pulled is the version before it.
  * @return 0; -EBUSY: an operation of it is unfinished; -EINVAL: it has pushed */
 int pbox_worker_begin_at(struct pbox_worker *w, struct pbox_worker_table *t, uint32_t round);
-/** Has a RESULT said another edition than that of the ranges? Without a plan: no. */
+/** Has a RESULT said another edition than that of the ranges, or were some stolen or given up in this round? Without a plan: no. */
 bool pbox_worker_owners_changed(const struct pbox_worker *w);
 const char *pbox_worker_job(const struct pbox_worker *w);
 const char *pbox_worker_box(const struct pbox_worker *w); /**< "10.0.0.1:7269" */

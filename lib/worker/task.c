@@ -68,6 +68,7 @@ give_up(struct pbox_worker *w, unsigned first, unsigned end)
 		return false;
 	w->nodes = (uint16_t)n;
 	memcpy(w->node, node, n * sizeof(*node));
+	w->task.moved = true;
 	return true;
 }
 

@@ -70,6 +70,8 @@ control(struct sim *s, struct sim_packet *p)
 		memcpy(before, s->box->stats, sizeof(before));
 		if (!p->forged)
 			sim_restart_arrival(s, h, frame[i].payload, p->ip >> 8 & 0xFF);
+		if (h->type == PBOX_TASK)
+			sim_plan_gives(s, p->ip >> 8 & 0xFF, h, frame[i].payload);
 		s->code->registrar_rx(s->box->registrar, &frame[i], s->now);
 		s->box->request = 0;
 		if (p->forged)

@@ -151,6 +151,8 @@ sim_check_send(struct sim *s, const struct pbox_send *out)
 		check_welcome(s, out, job);
 	if (h->type == PBOX_WORK_OK)
 		sim_plan_said(s, job, out);
+	if (h->type == PBOX_TASK_OK)
+		sim_plan_tasked(s, job, out);
 	if (h->type == PBOX_HOMES_OK)
 		sim_moves_homes(s, job, out);
 	if (h->type == PBOX_MAPPED)

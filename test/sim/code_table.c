@@ -37,6 +37,20 @@ own(struct pbox_worker *w, uint32_t edition, const struct pbox_slot_range *range
 	return pbox_worker_own(w, edition, range, n);
 }
 
+static int
+gain(struct pbox_worker *w, const struct pbox_slot_range *range, unsigned n)
+{
+	pbox_worker_together(w, 0);
+	return pbox_worker_gain(w, range, n);
+}
+
+static bool
+slot_begin(struct pbox_worker *w, uint32_t round, unsigned slot, uint64_t now)
+{
+	pbox_worker_together(w, 0);
+	return pbox_worker_slot_begin(w, round, slot, now);
+}
+
 static bool
 owners_changed(const struct pbox_worker *w)
 {
@@ -78,6 +92,8 @@ const struct sim_code SIM_CODE_NAME = {
 	.worker_table_nodes = pbox_worker_table_nodes,
 	.worker_table_node = pbox_worker_table_node,
 	.worker_submit = pbox_worker_submit,
+	.worker_gain = gain,
+	.worker_slot_begin = slot_begin,
 	.worker_own = own,
 	.worker_owners_changed = owners_changed,
 	.worker_finished = pbox_worker_finished,

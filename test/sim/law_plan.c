@@ -17,6 +17,7 @@
 
 #define KEPT     8 /* editions of which is known what workers have heard */
 #define NO_OWNER UINT16_MAX
+#define MAPS     3
 #define GIVEN_AWAY \
 	(12 * SEC) /* slots of a worker that is dead: black holes and restarts take some of it */
 
@@ -26,7 +27,8 @@ struct at_shard {
 	uint32_t edition, from, plan;
 	uint32_t announced,
 		highest; /* the newest plan; the last round that was finished here when it came */
-	uint16_t *map[2];
+	uint32_t only;   /* the round in which map[2] holds */
+	uint16_t *map[MAPS];
 };
 
 /* What workers have heard of a plan in an edition. */
@@ -45,7 +47,9 @@ struct sim_owners {
 	uint32_t edition[SIM_WORKERS]; /* the highest that it has heard of */
 	bool passed_over[SIM_WORKERS]; /* it has had no slots for a time */
 	uint64_t died[SIM_WORKERS];
-	uint64_t since; /* the box started */
+	uint64_t since;                 /* the box started */
+	uint32_t given[PBOX_MAX_SLOTS]; /* the last round in which it was given up, */
+	uint16_t given_by[PBOX_MAX_SLOTS];
 	uint32_t changes;
 };
 
@@ -76,7 +80,7 @@ owners_of(struct sim *s, unsigned job)
 	j->owners = calloc(1, sizeof(*j->owners));
 	PBOX_ASSERT(j->owners != NULL);
 	for (unsigned i = 0; i < SIM_SHARDS; i++)
-		for (unsigned k = 0; k < 2; k++)
+		for (unsigned k = 0; k < MAPS; k++)
 			j->owners->shard[i].map[k] = new_map(slots_of_job(s, job));
 	for (unsigned i = 0; i < KEPT; i++)
 		j->owners->said[i].owner = new_map(slots_of_job(s, job));
@@ -89,7 +93,7 @@ sim_plan_end(struct sim_job *j)
 	if (j->owners == NULL)
 		return;
 	for (unsigned i = 0; i < SIM_SHARDS; i++)
-		for (unsigned k = 0; k < 2; k++)
+		for (unsigned k = 0; k < MAPS; k++)
 			free(j->owners->shard[i].map[k]);
 	for (unsigned i = 0; i < KEPT; i++)
 		free(j->owners->said[i].owner);
@@ -105,6 +109,8 @@ owner_at(struct sim *s, unsigned job, const struct sim_fragment *f, uint32_t rou
 	const struct at_shard *a = &owners_of(s, job)->shard[s->box->endpoint[f->endpoint].shard];
 	unsigned w = 0;
 
+	if (a->any && a->only != 0 && round == a->only)
+		return a->map[2][slot];
 	if (a->any)
 		return a->map[a->from != 0 && pbox_serial_diff(round, a->from) >= 0][slot];
 	while (sim_slots_of(spec, w + 1) <= slot)
@@ -165,6 +171,44 @@ note_passed_over(struct sim *s, unsigned job, const struct at_shard *a)
 	}
 }
 
+static bool
+has_any(const uint16_t *map, unsigned slots, unsigned w)
+{
+	for (unsigned slot = 0; slot < slots; slot++)
+		if ((map[slot] & PBOX_SLOT_WORKER) == w)
+			return true;
+	return false;
+}
+
+/* R15.10c: a worker that loses a slot of a round by a steal has given it up in that round before, or all of its slots are others', as it is dead. */
+static void
+check_stolen(
+	struct sim *s, unsigned job, const struct at_shard *a, const struct pbox_job_owners *now)
+{
+	struct sim_owners *o = owners_of(s, job);
+	bool same = a->only == now->only && a->full;
+
+	if (s->job[job].n_fragments == 0) /* it has ended */
+		return;
+	for (unsigned i = 0; i < s->sc.shards; i++)
+		if (now->only == 0 || pbox_serial_diff(now->only, highest_at(s, job, i)) <= 0)
+			return; /* that round is over */
+	for (unsigned slot = 0; slot < slots_of_job(s, job); slot++) {
+		bool newer = now->from != 0 && pbox_serial_diff(now->only, now->from) >= 0;
+		unsigned was = same ? a->map[2][slot] : now->map[newer][slot] & PBOX_SLOT_WORKER;
+		unsigned is = now->map[2][slot] & PBOX_SLOT_WORKER;
+
+		if (was >= SIM_WORKERS || was == is || o->died[was] != 0 || o->passed_over[was] ||
+			!has_any(now->map[newer], slots_of_job(s, job), was) ||
+			(o->given[slot] == now->only && o->given_by[slot] == was))
+			continue;
+		if (s->sc.job[job].stops == 0 && s->box->generation == 0)
+			sim_fail(s,
+				"job %u: slot %u of round %u is worker %u's, and worker %u has not given it up",
+				job, slot, now->only, is, was);
+	}
+}
+
 void
 sim_plan_mail(struct sim *s, const struct pbox_mail *m)
 {
@@ -184,7 +228,9 @@ sim_plan_mail(struct sim *s, const struct pbox_mail *m)
 	a->edition = now->edition;
 	a->from = now->from;
 	a->plan = now->plan;
-	for (unsigned k = 0; k < 2; k++)
+	check_stolen(s, job, a, now);
+	a->only = now->only;
+	for (unsigned k = 0; k < (a->only != 0 ? 3 : 2); k++)
 		take_map(s, job, a, a->map[k], now->map[k]);
 	note_passed_over(s, job, a);
 	o->changes++;
@@ -201,6 +247,53 @@ sim_plan_forget(struct sim *s, unsigned job)
 	for (unsigned i = 0; i < SIM_SHARDS; i++)
 		o->shard[i].any = o->shard[i].full = false;
 	o->since = s->now;
+}
+
+/* A worker says that it gives up slots of a round. */
+void
+sim_plan_gives(struct sim *s, unsigned job, const struct pbox_hdr *h, const uint8_t *payload)
+{
+	struct sim_owners *o;
+	struct pbox_task m;
+
+	if (!s->sc.job[job].plan || h->worker >= SIM_WORKERS ||
+		h->token != sim_part(s, job)->token[h->worker] ||
+		pbox_task_decode(payload, h->length, &m) != 0 || m.wish == 0)
+		return;
+	o = owners_of(s, job);
+	for (unsigned slot = m.first; slot < m.end; slot++) {
+		o->given[slot] = m.round;
+		o->given_by[slot] = h->worker;
+	}
+}
+
+/* R15.10c: all shards know that they are its own before it does. */
+void
+sim_plan_tasked(struct sim *s, unsigned job, const struct pbox_send *out)
+{
+	struct sim_owners *o = owners_of(s, job);
+	struct pbox_task_ok m;
+
+	if (pbox_task_ok_decode(out->payload, out->hdr.length, &m) != 0) {
+		sim_fail(s, "TASK_OK that cannot be read");
+		return;
+	}
+	for (unsigned i = 0; i < m.ranges; i++)
+		for (unsigned slot = m.range[i].first; slot < m.range[i].end; slot++)
+			for (unsigned k = 0; k < s->sc.shards; k++) {
+				const struct at_shard *a = &o->shard[k];
+				unsigned w = a->map[2][slot];
+
+				if (!a->any || (a->only == m.round && w == out->hdr.worker))
+					continue;
+				if (a->only != m.round)
+					w = a->map[a->from != 0 &&
+						   pbox_serial_diff(m.round, a->from) >= 0][slot];
+				if (w != out->hdr.worker && w != NO_OWNER)
+					sim_fail(s,
+						"job %u: worker %u hears that slot %u of round %u is its own, which is worker %u's at shard %u",
+						job, out->hdr.worker, slot, m.round, w, k);
+			}
 }
 
 /* ---- what workers hear --------------------------------------------------------------------------------- */
@@ -270,6 +363,17 @@ check_from(struct sim *s, unsigned job, uint32_t plan, uint32_t from)
 	}
 }
 
+/* Ranges of a round in which slots were stolen: they are no plan's. */
+static bool
+is_of_one_round(const struct sim_owners *o, unsigned shards, const struct pbox_work_ok *m)
+{
+	bool one = m->next_from != 0 && m->next_plan == m->plan;
+
+	for (unsigned i = 0; i < shards; i++)
+		one |= m->next_from != 0 && o->shard[i].any && o->shard[i].only + 1 == m->next_from;
+	return one;
+}
+
 void
 sim_plan_said(struct sim *s, unsigned job, const struct pbox_send *out)
 {
@@ -288,12 +392,14 @@ sim_plan_said(struct sim *s, unsigned job, const struct pbox_send *out)
 		sim_fail(s, "job %u worker %u hears of edition %u, after %u", job, w, m.edition,
 			o->edition[w]);
 	o->edition[w] = m.edition;
-	say(s, job, said_of(s, job, m.edition, m.plan), w, m.range, m.ranges, m.members);
+	if (!is_of_one_round(o, s->sc.shards, &m))
+		say(s, job, said_of(s, job, m.edition, m.plan), w, m.range, m.ranges, m.members);
 	if (m.next_from == 0)
 		return;
-	if (pbox_serial_diff(m.next_plan, m.plan) <= 0)
+	if (m.next_plan != m.plan && pbox_serial_diff(m.next_plan, m.plan) <= 0)
 		sim_fail(s, "job %u: plan %u follows plan %u", job, m.next_plan, m.plan);
-	check_from(s, job, m.next_plan, m.next_from);
+	if (m.next_plan != m.plan)
+		check_from(s, job, m.next_plan, m.next_from);
 	say(s, job, said_of(s, job, m.edition, m.next_plan), w, m.next_range, m.next_ranges,
 		m.members);
 }

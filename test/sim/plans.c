@@ -10,12 +10,13 @@
  * A program that works by plan (section 15 of the protocol), as lib/client and pbox.torch do it: before a round it asks WORK
  * where owners have changed, a plan begins, or the last question was a while ago; it computes its slots, each in its time, and
  * pushes all of its nodes; where the round waits for slots that it has got it asks again, computes these, and pushes all
- * once more.
+ * once more. In some jobs it says which slots it begins, and asks TASK when it has none left.
  */
 
 #define ASK_EVERY (50 * MS)
 #define EXCHANGE  MS /* that it reports for a payload, whatever it took */
 #define MOST_MS   100
+#define QUESTIONS 30 /* TASKs that a worker asks one after the other, before it pushes */
 /* A process that is stopped: what its socket holds */
 #define SOCKET 64
 
@@ -90,6 +91,74 @@ has_node(const struct pbox_node *list, unsigned n, struct pbox_node node)
 	return false;
 }
 
+static unsigned
+slow_ns(const struct sim *s, const struct sim_worker *w, uint32_t round)
+{
+	return (unsigned)(s->sc.job[w->job].slot_ns * slowness(&s->sc, w->job, w->id, round) / 100);
+}
+
+static bool
+is_begun(const struct sim_planned *p, unsigned slot)
+{
+	return (p->begun[slot / 64] >> slot % 64 & 1) != 0;
+}
+
+static uint32_t
+round_of(const struct sim_worker *w)
+{
+	return w->plan.more ? w->round : w->round + 1;
+}
+
+/* The first of its slots that is not begun; the job's slots: all are. */
+static unsigned
+next_of(const struct sim *s, const struct sim_worker *w)
+{
+	unsigned slots = s->sc.job[w->job].slots, n;
+	struct pbox_node node[PBOX_RANGE_NODES];
+
+	n = nodes_now(s, w, node);
+	for (unsigned i = 0; i < n; i++)
+		for (unsigned slot = node[i].first; slot < pbox_node_end(node[i], slots); slot++)
+			if (!is_begun(&w->plan, slot))
+				return slot;
+	return slots;
+}
+
+/* It begins the next slot, or asks for some of others. */
+static void
+begin_slot(struct sim *s, struct sim_worker *w)
+{
+	unsigned slots = s->sc.job[w->job].slots, slot = next_of(s, w);
+	struct sim_planned *p = &w->plan;
+	uint32_t round = round_of(w);
+
+	p->nodes = nodes_now(s, w, p->node);
+	if (slot == slots) {
+		p->phase = SIM_PLAN_STEALS;
+		p->questions = 0;
+		return;
+	}
+	if (!s->code->worker_slot_begin(w->w, round, slot, s->now)) {
+		sim_fail(s,
+			"job %u worker %u: slot %u of round %u is of its nodes, and not its own",
+			w->job, w->id, slot, round);
+		return;
+	}
+	p->begun[slot / 64] |= UINT64_C(1) << slot % 64;
+	p->computed_ns += slow_ns(s, w, round);
+	w->not_before = s->now + slow_ns(s, w, round);
+	p->phase = SIM_PLAN_COMPUTES;
+}
+
+static void
+note_pushed(struct sim *s, struct sim_worker *w, struct pbox_node node, unsigned *kept)
+{
+	(*kept)++;
+	for (unsigned slot = node.first; slot < pbox_node_end(node, s->sc.job[w->job].slots);
+		slot++)
+		w->plan.begun[slot / 64] |= UINT64_C(1) << slot % 64;
+}
+
 /* Its slots are known: it computes those that it has not pushed in this round yet. */
 static void
 compute(struct sim *s, struct sim_worker *w)
@@ -98,11 +167,12 @@ compute(struct sim *s, struct sim_worker *w)
 	struct pbox_node now[PBOX_RANGE_NODES], added[PBOX_RANGE_NODES];
 	struct sim_planned *p = &w->plan;
 	unsigned n = nodes_now(s, w, now), n_added = 0, kept = 0;
-	uint32_t round = p->more ? w->round : w->round + 1;
+	uint32_t round = round_of(w);
 
+	memset(p->begun, 0, sizeof(p->begun));
 	for (unsigned i = 0; i < n; i++) {
 		if (p->more && has_node(p->node, p->nodes, now[i]))
-			kept++;
+			note_pushed(s, w, now[i], &kept);
 		else
 			added[n_added++] = now[i];
 	}
@@ -112,6 +182,11 @@ compute(struct sim *s, struct sim_worker *w)
 			w->job, w->id, p->nodes, round, p->nodes - kept);
 	memcpy(p->node, now, n * sizeof(*now));
 	p->nodes = n;
+	if (spec->steals) {
+		p->computed_ns = 0;
+		begin_slot(s, w);
+		return;
+	}
 	p->computed_ns = slots_of_nodes(spec, added, n_added) * spec->slot_ns *
 			 slowness(&s->sc, w->job, w->id, round) / 100;
 	w->not_before = s->now + p->computed_ns;
@@ -150,6 +225,48 @@ sim_plan_answered(struct sim *s, struct sim_worker *w)
 		p->again_at = s->now + (ok.again_ms < MOST_MS ? ok.again_ms : MOST_MS) * MS;
 }
 
+/* ---- TASK --------------------------------------------------------------------------------------------- */
+
+static void
+ask_task(struct sim *s, struct sim_worker *w)
+{
+	struct sim_planned *p = &w->plan;
+	struct pbox_task m = {.round = round_of(w)};
+
+	p->nodes = nodes_now(s, w, p->node);
+	for (unsigned i = 0; i < p->nodes; i++)
+		m.range[m.ranges++] = (struct pbox_slot_range){p->node[i].first,
+			(uint16_t)pbox_node_end(p->node[i], s->sc.job[w->job].slots)};
+	p->questions++;
+	sim_request(s, w, PBOX_TASK, pbox_task_encode(w->payload, sizeof(w->payload), &m));
+}
+
+void
+sim_plan_task_answered(struct sim *s, struct sim_worker *w)
+{
+	struct sim_planned *p = &w->plan;
+	struct pbox_task_ok ok;
+
+	if (pbox_task_ok_decode(w->answer, w->request.answer_len, &ok) != 0) {
+		sim_fail(s, "TASK_OK cannot be read");
+		return;
+	}
+	if (ok.again_ms != 0 && p->questions < QUESTIONS) {
+		p->again_at = s->now + (ok.again_ms < MOST_MS ? ok.again_ms : MOST_MS) * MS;
+		return;
+	}
+	if (ok.again_ms != 0 || ok.ranges == 0) {
+		p->phase = SIM_PLAN_COMPUTES; /* which are all computed */
+		w->not_before = s->now;
+		p->questions = QUESTIONS;
+		return;
+	}
+	if (s->code->worker_gain(w->w, ok.range, ok.ranges) != 0)
+		sim_fail(s, "job %u worker %u cannot own the %u ranges that it has stolen", w->job,
+			w->id, ok.ranges);
+	begin_slot(s, w);
+}
+
 /* ---- a round ------------------------------------------------------------------------------------------ */
 
 static bool
@@ -161,6 +278,12 @@ push(struct sim *s, struct sim_worker *w)
 		sim_worker_wake(s, w, w->not_before);
 		return false;
 	}
+	if (s->sc.job[w->job].steals && p->questions < QUESTIONS) {
+		begin_slot(s, w);
+		return true;
+	}
+	p->questions = 0;
+	p->nodes = nodes_now(s, w, p->node);
 	p->again = p->more;
 	p->more = false;
 	w->round += !p->again;
@@ -207,6 +330,15 @@ sim_plan_step(struct sim *s, struct sim_worker *w)
 		return true;
 	case SIM_PLAN_COMPUTES:
 		return push(s, w);
+	case SIM_PLAN_STEALS:
+		if (w->busy)
+			return false;
+		if (s->now < p->again_at) {
+			sim_worker_wake(s, w, p->again_at);
+			return false;
+		}
+		ask_task(s, w);
+		return true;
 	default:
 		if (w->open[w->round & 1][0] > 0)
 			return false;

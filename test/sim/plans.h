@@ -17,7 +17,7 @@ struct sim_worker;
 
 /* Where a program that works by plan is (plans.c). */
 struct sim_planned {
-	enum { SIM_PLAN_ASKS, SIM_PLAN_COMPUTES, SIM_PLAN_PUSHES } phase;
+	enum { SIM_PLAN_ASKS, SIM_PLAN_COMPUTES, SIM_PLAN_STEALS, SIM_PLAN_PUSHES } phase;
 	bool more;  /* the round waits for slots that it has got */
 	bool again; /* it has pushed this round before */
 	/* the nodes of this round, or of the last one; they took that long, which WORK is to say */
@@ -28,6 +28,9 @@ struct sim_planned {
 	uint32_t edition, next_from;
 	uint64_t asked_at, again_at;
 	bool left; /* it has left before the end */
+	/* where slots are stolen: those of this round that are computed or begun */
+	uint64_t begun[PBOX_MAX_SLOTS / 64];
+	unsigned questions; /* TASKs after the last slot */
 };
 
 /* It is killed, and not started again, or leaves; it stops for so long; it gets a datagram: true, p was taken, as it is stopped. */
@@ -37,6 +40,8 @@ bool sim_plan_is_stopped(struct sim *s, struct sim_worker *w, struct sim_packet 
 /* A mail with owners reaches its shard; a worker hears what it owns; it is dead; the box has crashed; now and then; the
  * job has ended. */
 void sim_plan_mail(struct sim *s, const struct pbox_mail *m);
+void sim_plan_tasked(struct sim *s, unsigned job, const struct pbox_send *out);
+void sim_plan_gives(struct sim *s, unsigned job, const struct pbox_hdr *h, const uint8_t *payload);
 void sim_plan_said(struct sim *s, unsigned job, const struct pbox_send *out);
 void sim_plan_dead(struct sim *s, unsigned job, unsigned worker);
 void sim_plan_forget(struct sim *s, unsigned job);

@@ -130,6 +130,13 @@ PLANTS = [
     ("plan-dead-keeps-slots", "registrar_work.c",
      "if (work_is_member(k, w) && is_dead(r, job, w) && somebody_else_lives(r, job, w))",
      "if (!P && work_is_member(k, w) && is_dead(r, job, w) && somebody_else_lives(r, job, w))"),
+    ("steal-not-asked", "registrar_task.c",
+     "wish_for(r, job, move.from, move.first, move.end);",
+     "wish_for(r, job, move.from, move.first, move.end);\n\tif (P) {\n\t\ttask_member_of(job, move.from)->wish = 0;"
+     "\n\t\tregistrar_steal_settle(job, move.first, move.end);\n\t\tregistrar_post(r, job, PBOX_MAIL_OWNERS);\n\t}"),
+    ("steal-answer-forgotten", "registrar_task.c",
+     "if (given < end)",
+     "if (!P && given < end)"),
     ("plan-editions-again", "registrar_claims.c",
      "if (pbox_serial_diff(m->edition, job->owners.edition) > 0)",
      "if (!P && pbox_serial_diff(m->edition, job->owners.edition) > 0)"),

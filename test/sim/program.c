@@ -426,6 +426,8 @@ answered(struct sim *s, struct sim_worker *w)
 		start(s, w);
 	} else if (r->type == PBOX_WORK) {
 		sim_plan_answered(s, w);
+	} else if (r->type == PBOX_TASK) {
+		sim_plan_task_answered(s, w);
 	}
 	return true;
 }

@@ -605,8 +605,9 @@ print_job(const struct sim_job_spec *j, unsigned i, const char *at)
 	if (j->slots > 0)
 		printf("    %u slots%s\n", j->slots, j->plain ? ", plain operations" : "");
 	if (j->plan)
-		printf("    by plan: %u us a slot, %u deaths, %u stops\n",
-			(unsigned)(j->slot_ns / US), j->deaths, j->stops);
+		printf("    by plan: %u us a slot, %u deaths, %u stops%s\n",
+			(unsigned)(j->slot_ns / US), j->deaths, j->stops,
+			j->steals ? ", slots are stolen" : "");
 	if (j->replaced > 0)
 		printf("    replaced by a run of %u workers%s\n", j->replaced,
 			j->named ? ", by name" : "");

@@ -134,6 +134,7 @@ plan_job(struct pbox_random *r, struct sim_scenario *sc, struct sim_job_spec *j)
 	j->deaths = one_in(r, 2) && most > 0 ? (unsigned)range(r, 1, most) : 0;
 	j->stops = one_in(r, 3) ? (unsigned)range(r, 1, 3) : 0;
 	j->slot_ns = range(r, 1, 100) * MS * j->workers / j->slots;
+	j->steals = j->slot_ns >= MS && sim_mix(sc->seed ^ UINT64_C(0x57EA1), j->slots) % 2 == 0;
 }
 
 unsigned

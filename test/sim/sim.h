@@ -108,6 +108,7 @@ struct sim_job_spec {
 	bool dies;       /* all workers fall silent forever */
 	bool shrink;     /* rounds go on without the dead (R8.5) */
 	bool plan;       /* policy reassign: the box says who does which slots (section 15) */
+	bool steals;     /* of these: within a round, too (R15.10) */
 	bool sets;       /* hyper-parameters change on the way */
 	bool zeros;      /* contributions of zeros without payload */
 	bool auth;       /* frames have tags */

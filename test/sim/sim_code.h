@@ -62,6 +62,9 @@ struct sim_code {
 	struct pbox_node (*worker_table_node)(
 		const struct pbox_worker *w, const struct pbox_worker_table *t, unsigned i);
 	void (*worker_submit)(struct pbox_worker *w, struct pbox_worker_op *op);
+	int (*worker_gain)(struct pbox_worker *w, const struct pbox_slot_range *range, unsigned n);
+	bool (*worker_slot_begin)(
+		struct pbox_worker *w, uint32_t round, unsigned slot, uint64_t now);
 	int (*worker_own)(struct pbox_worker *w, uint32_t edition,
 		const struct pbox_slot_range *range, unsigned n);
 	bool (*worker_owners_changed)(const struct pbox_worker *w);

@@ -73,6 +73,7 @@ static const struct parameter {
 	J("slots", slots, 0),
 	J("plain", plain, 0),
 	J("plan", plan, 0),
+	J("steals", steals, 0),
 	J("deaths", deaths, 0),
 	J("stops", stops, 0),
 	J("slot-ns", slot_ns, 1000),

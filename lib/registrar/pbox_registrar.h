@@ -57,7 +57,7 @@ enum pbox_registrar_stat {
 	PBOX_RS_TAKEN_OVER,
 	PBOX_RS_REMOVED,    /**< workers that a job went on without (R8.5) */
 	PBOX_RS_RUNS_ENDED, /**< runs that made way for another (R12.3), or were found dead (R12.7) */
-	PBOX_RS_STOLEN, /**< slots, within a round (R15.10) */
+	PBOX_RS_STOLEN,     /**< slots, within a round (R15.10) */
 	PBOX_RS_STATS
 };
 

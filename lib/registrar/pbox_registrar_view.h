@@ -129,8 +129,8 @@ struct registrar_work_change {
 /** Work by plan (section 15 of the protocol). */
 struct pbox_job_work {
 	uint32_t round, plan, edition;
-	uint32_t next_from; /**< round from which the next plan holds; 0: none waits */
-	double predicted;   /**< seconds of a round; 0: not known */
+	uint32_t next_from;      /**< round from which the next plan holds; 0: none waits */
+	double predicted;        /**< seconds of a round; 0: not known */
 	uint64_t steals, stolen; /**< within rounds: how often, and slots (R15.10) */
 	unsigned changes;
 	struct registrar_work_change change[REGISTRAR_WORK_CHANGES]; /**< the oldest first */

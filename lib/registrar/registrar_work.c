@@ -155,16 +155,6 @@ work_job_end(struct pbox_registrar *r, struct pbox_job *job)
 	k->memory = NULL;
 }
 
-/* What was stolen in a round goes when another one begins, and not before. */
-static void
-room_round(struct work *k)
-{
-	if (k->in_room == k->round)
-		return;
-	pbox_work_round(k->room, k->round);
-	k->in_room = k->round;
-}
-
 /* The round in progress, by what the shards have finished. */
 void
 registrar_work_look(struct pbox_registrar *r, struct pbox_job *job)
@@ -178,7 +168,7 @@ registrar_work_look(struct pbox_registrar *r, struct pbox_job *job)
 	k->round = finished + 1;
 	k->round_ns = r->now_ns;
 	if (!k->announced)
-		room_round(k);
+		work_room_round(k);
 }
 
 /* Has every fragment? */
@@ -341,7 +331,7 @@ fix_round(struct pbox_registrar *r, struct pbox_job *job)
 		return;
 	}
 	k->announced = false;
-	room_round(k);
+	work_room_round(k);
 }
 
 static void
@@ -647,18 +637,17 @@ pbox_registrar_view_work(
 	const struct pbox_registrar *r, const struct pbox_job *job, struct pbox_job_work *out)
 {
 	const struct work *k = work_of(job);
+	const struct task *t = task_of(job);
 	unsigned first = k->n_changes > CHANGES ? k->n_changes - CHANGES : 0;
 
 	(void)r;
-	*out = (struct pbox_job_work){.round = k->round};
+	*out = (struct pbox_job_work){.round = k->round, .steals = t->steals, .stolen = t->stolen};
 	if (k->room == NULL)
 		return false;
 	out->plan = k->plan[work_map_in(job, k->round)];
 	out->edition = job->owners.edition;
 	out->next_from = pbox_work_next(k->room) != NULL ? job->owners.from : 0;
 	out->predicted = pbox_work_plan(k->room)->seconds;
-	out->steals = task_of(job)->steals;
-	out->stolen = task_of(job)->stolen;
 	for (unsigned i = first; i < k->n_changes; i++)
 		out->change[out->changes++] = k->change[i % CHANGES];
 	return true;
@@ -669,6 +658,7 @@ pbox_registrar_view_worker_work(const struct pbox_registrar *r, const struct pbo
 	unsigned worker, struct pbox_member_work *out)
 {
 	const struct work *k = work_of(job);
+	const struct task_member *t = task_member_of(job, worker);
 	const struct registrar_work_seen *seen = &work_member_of(job, worker)->seen;
 	const uint16_t *map;
 	struct pbox_work_view v;
@@ -677,14 +667,14 @@ pbox_registrar_view_worker_work(const struct pbox_registrar *r, const struct pbo
 	*out = (struct pbox_member_work){.round = seen->round,
 		.seen = seen->seconds,
 		.fits = seen->fits,
-		.samples = seen->samples};
+		.samples = seen->samples,
+		.got = t->got,
+		.gave = t->gave};
 	if (k->room == NULL)
 		return;
 	map = work_map(job, k->round);
 	pbox_work_view(k->room, worker, &v);
 	out->member = v.member;
-	out->got = task_member_of(job, worker)->got;
-	out->gave = task_member_of(job, worker)->gave;
 	out->slot_seconds = v.cost.slot;
 	out->predicted = pbox_work_plan(k->room)->finish[worker];
 	for (unsigned slot = 0; slot < job->slots; slot++)

@@ -63,6 +63,16 @@ work_is_member(const struct work *k, unsigned w)
 	return v.member;
 }
 
+/* What was stolen in a round goes when another one begins, and not before. */
+static inline void
+work_room_round(struct work *k)
+{
+	if (k->in_room == k->round)
+		return;
+	pbox_work_round(k->room, k->round);
+	k->in_room = k->round;
+}
+
 /* Since the round in progress began. */
 static inline double
 work_seconds(const struct pbox_registrar *r, const struct work *k)

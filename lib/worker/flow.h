@@ -559,7 +559,7 @@ float half_widen(uint16_t half, unsigned format);
 struct worker_task {
 	bool on; /* the program says which slots it begins, in ... */
 	uint32_t round;
-	bool moved; /* its nodes are those of this round alone */
+	bool moved;                                    /* its nodes are those of this round alone */
 	uint64_t begun[PBOX_MAX_SLOTS / 64], begun_at; /* the last one */
 	/* the last wish of the box, in that session, and what was given up for it */
 	uint32_t wish;

@@ -14,6 +14,7 @@ Both print `digest WORKERS RANK HEX`; workers print `slots RANK ROUND N` when th
 import argparse
 import hashlib
 import os
+import random
 import re
 import signal
 import subprocess
@@ -37,12 +38,24 @@ def place(text):
 
 
 def slower(text, rank, round):
-    """RANK@FIRST-LAST*TIMES,...: by how much."""
+    """RANK@FIRST-LAST*TIMES,...: by how much. random: some worker is slow in each round, and others in others."""
+    if text == "random":
+        return random.Random(1000 * round + rank).choice((1, 1, 6))
     for one in filter(None, text.split(",")):
         who, first, last, times = (int(x) for x in re.fullmatch(r"(\d+)@(\d+)-(\d+)\*(\d+)", one).groups())
         if who == rank and first <= round <= last:
             return times
     return 1
+
+
+def has_stolen(fate, rank, opt):
+    """thief@RANK: it computes a slot that it has stolen. victim@RANK: it has given up slots of this round, and does not know it yet."""
+    what, _, who = fate.partition("@")
+    if who != str(rank):
+        return False
+    if what == "thief":
+        return opt._work._moved and opt.stolen_slots > 0
+    return sum(n for _, n in opt.client.nodes()) < len(opt._slots.mine)
 
 
 def train(args, n, rank, opt, model, data, pause):
@@ -60,10 +73,16 @@ def train(args, n, rank, opt, model, data, pause):
                 first, last = (int(r) for r in rounds.split("-"))
                 opt._work.memory.left = lambda: -1 if rank == int(who) and first <= opt.trained_rounds + 1 <= last else 1 << 40
             F.cross_entropy(model(x), y).backward()
-            time.sleep(pause * slower(args.slow, rank, opt.trained_rounds + 1))
+            times = slower(args.slow, rank, opt.trained_rounds + 1)
+            if n > 0 and args.slow and times > 1 and opt._slots.count == 0:
+                say("slow", rank, opt.trained_rounds + 1)
+            time.sleep(pause * times)
             here = (rank, opt.trained_rounds + 1)
             if here in killed and opt._slots.count == shares // 2:
                 say("dies", *here)
+                os.kill(os.getpid(), signal.SIGKILL)
+            if has_stolen(args.fate, rank, opt):
+                say("dies", *here, "after", opt.stolen_slots, "stolen slots, with", len(opt._slots.mine))
                 os.kill(os.getpid(), signal.SIGKILL)
             if here in stopped and opt._slots.count == shares // 2:
                 stopped.discard(here)
@@ -109,7 +128,7 @@ def worker(args, n, rank, data, pause):
     model = network()
     of = [float(x) for x in args.ahead_of.split("@")] if args.ahead_of else [-1, 0]
     opt = pbox.torch.SGD(model.parameters(), lr=args.lr, momentum=args.momentum, slots=args.slots, worker=rank, workers=n,
-                         job=args.job, policy="reassign", timeout=60.0, left=60.0, send_early=args.early, steal=args.steal, ahead=of[1] if rank == of[0] else args.ahead)
+                         job=args.job, policy="reassign", timeout=60.0, left=60.0, send_early=args.early, steal=args.steal and rank != args.but, ahead=of[1] if rank == of[0] else args.ahead)
     if args.early:
         watch_leave(model, opt, rank)
     began = time.monotonic()
@@ -135,7 +154,9 @@ def main():
     p.add_argument("--ahead-of", default="", help="RANK@SHARE: that worker's is another one")
     p.add_argument("--samples", type=int, default=1 << 30, help="of the data, at most: epochs are shorter")
     p.add_argument("--steal", action="store_true", help="prints `stolen RANK GOT LOST`")
-    p.add_argument("--slow", default="", help="RANK@FIRST-LAST*TIMES,...: it sleeps so many times as long in these rounds")
+    p.add_argument("--but", type=int, default=-1, help="it does not --steal")
+    p.add_argument("--fate", default="", help="thief@RANK, victim@RANK: it dies by SIGKILL when it has stolen slots, or lost some")
+    p.add_argument("--slow", default="", help="random, or RANK@FIRST-LAST*TIMES,...: it sleeps so many times as long in these rounds")
     p.add_argument("--early", action="store_true")
     p.add_argument("--slots", type=int, default=32)
     p.add_argument("--batch", type=int, default=256)

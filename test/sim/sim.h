@@ -102,16 +102,15 @@ struct sim_job_spec {
 	bool plain; /* in spite of slots a worker has one payload, which it brings at its first node */
 	struct sim_table_spec table[SIM_TABLES];
 	uint16_t mtu;
-	bool barrier;    /* a round begins when the last one is complete */
-	bool any_number; /* workers take the number they get */
-	bool pull0;      /* workers fetch the initial parameters */
-	bool dies;       /* all workers fall silent forever */
-	bool shrink;     /* rounds go on without the dead (R8.5) */
-	bool plan;       /* policy reassign: the box says who does which slots (section 15) */
-	bool steals;     /* of these: within a round, too (R15.10) */
-	bool sets;       /* hyper-parameters change on the way */
-	bool zeros;      /* contributions of zeros without payload */
-	bool auth;       /* frames have tags */
+	bool barrier;      /* a round begins when the last one is complete */
+	bool any_number;   /* workers take the number they get */
+	bool pull0;        /* workers fetch the initial parameters */
+	bool dies;         /* all workers fall silent forever */
+	bool shrink;       /* rounds go on without the dead (R8.5) */
+	bool plan, steals; /* policy reassign (section 15); and slots are stolen */
+	bool sets;         /* hyper-parameters change on the way */
+	bool zeros;        /* contributions of zeros without payload */
+	bool auth;         /* frames have tags */
 	unsigned setters;
 	unsigned restarts, rebinds; /* workers that are killed; that change their address */
 	/* of a job by plan: workers that are killed, and nobody takes their places; that stop for a while */

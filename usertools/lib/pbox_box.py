@@ -205,7 +205,7 @@ def pushed_text(arrived):
 
 # ---- work by plan: a worker of /pbox/work
 
-WORK_HEAD = ["state", "slots", "s/slot", "predicted s", "seen s", "idle %", "memory"]
+WORK_HEAD = ["state", "slots", "s/slot", "predicted s", "seen s", "idle %", "memory", "stolen", "lost"]
 
 
 def work_row(number, x):
@@ -214,7 +214,7 @@ def work_row(number, x):
         return f"{x[key] / 1e6:.4f}" if x.get(key) else "-"
     idle = f"{x['idle_permille'] / 10:.1f}" if "idle_permille" in x else "-"
     return [number, "here" if x["here"] else "gone", x["slots"], seconds("slot_us"), seconds("predicted_us"), seconds("seen_us"), idle,
-            memory_text(x)]
+            memory_text(x), x.get("stolen_slots", "-"), x.get("lost_slots", "-")]
 
 
 def memory_text(x):

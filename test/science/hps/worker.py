@@ -12,6 +12,7 @@ Prints one JSON object: "ends" (of each round, monotonic seconds), "steps" (seco
 import argparse
 import json
 import os
+import random
 import signal
 import sys
 import time
@@ -48,6 +49,13 @@ class Clock:
 
     def goes_on(self):
         self.begun = time.monotonic()
+
+
+def slowness(args, round):
+    """By how much a slot takes longer in this round: one of the workers is slow, for some rounds, then any."""
+    if not args.moving:
+        return 1
+    return args.times if random.Random(7 * args.moving + round // args.every).randrange(args.workers) == args.worker else 1
 
 
 class Log:
@@ -92,6 +100,7 @@ def by_plan(args, opt, model, data, log, clock):
     while opt.trained_rounds < args.rounds:
         for x, y in loader:
             F.cross_entropy(model(x), y).backward()
+            clock.seconds = args.slot * slowness(args, opt.trained_rounds)
             clock.slot_ends()
             if killed and opt.trained_rounds == args.kill_round and log.count == 3:
                 print(json.dumps({"killed": time.monotonic()}), flush=True)
@@ -130,12 +139,16 @@ def main():
     p.add_argument("--hidden", type=int, required=True)
     p.add_argument("--slot", type=float, required=True, help="seconds")
     p.add_argument("--ahead", type=float, default=0.0, help="share of the slots")
+    p.add_argument("--steal", action="store_true", help="slots are stolen within a round")
+    p.add_argument("--moving", type=int, default=0, help="one worker is slow, another one after some rounds: by this number; 0: none")
+    p.add_argument("--every", type=int, default=20, help="rounds")
+    p.add_argument("--times", type=int, default=6)
     p.add_argument("--kill", type=int, default=-1)
     p.add_argument("--kill-round", type=int, default=0)
     args = p.parse_args()
     torch.set_num_threads(1)
     data, model = training(args.hidden, args.slots)
-    options = {"slots": args.slots, "policy": "reassign", "ahead": args.ahead} if args.what == "plan" else {}
+    options = {"slots": args.slots, "policy": "reassign", "ahead": args.ahead, "steal": args.steal} if args.what == "plan" else {}
     opt = pbox.torch.SGD(model.parameters(), lr=0.05, momentum=0.9, box=args.box, job=args.job, worker=args.worker,
                          workers=args.workers, timeout=60.0, left=60.0, **options)
     log, clock = Log(), Clock(args.slot)
@@ -143,7 +156,7 @@ def main():
     with torch.no_grad():
         loss = F.cross_entropy(model(data.tensors[0]), data.tensors[1]).item()
     print(json.dumps({"ends": log.ends, "steps": log.steps, "slots": log.slots, "plans": log.plans, "loss": loss, "late": clock.late,
-                      "more": log.more, "adding": log.adding / args.rounds, "asking": log.asking / args.rounds}),
+                      "stolen": opt.stolen_slots, "lost": opt.lost_slots, "more": log.more, "adding": log.adding / args.rounds, "asking": log.asking / args.rounds}),
           flush=True)
     opt.close()
 

@@ -79,8 +79,10 @@ map_endpoint(const struct pbox_worker *w, const struct pbox_chunk_entry *e, uint
 	*endpoint = e->endpoint & 0xFF;
 	if (*box >= w->boxes)
 		return -1;
-	/* this worker may have had no session with a box that is out */
-	return *endpoint < w->box[*box]->endpoints || w->box[*box]->out ? 0 : -1;
+	/* this worker may have had no session with a box that is out, or that the job has just taken in again */
+	if (w->box[*box]->out || w->box[*box]->endpoints == 0)
+		return *endpoint == 0 || w->box[*box]->out ? 0 : -1;
+	return *endpoint < w->box[*box]->endpoints ? 0 : -1;
 }
 
 static int

@@ -105,3 +105,28 @@ registrar_steal_gone(
 		settle_move(job, &move[i]);
 	return true;
 }
+
+void
+registrar_steal_gone_before(struct pbox_job *job, unsigned w)
+{
+	struct pbox_job_owners *o = &job->owners;
+	const uint16_t *plan;
+
+	if (o->only == 0 || registrar_steal_is_on(job))
+		return;
+	plan = o->map[work_map_in(job, o->only)];
+	for (unsigned slot = 0, stop; slot < job->slots; slot = stop) {
+		unsigned to = registrar_owner_at(plan, slot);
+
+		stop = slot + 1;
+		if (registrar_owner_at(o->map[2], slot) != w || to == w)
+			continue;
+		while (stop < job->slots && registrar_owner_at(o->map[2], stop) == w &&
+			registrar_owner_at(plan, stop) == to)
+			stop++;
+		registrar_owners_give(o->map[2], job->slots,
+			&(struct pbox_work_move){.first = (uint16_t)slot,
+				.end = (uint16_t)stop,
+				.to = (uint16_t)to});
+	}
+}

@@ -205,6 +205,7 @@ work_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 	} else {
 		registrar_owners_give_as(job, o->map[1], w, next->owner);
 	}
+	registrar_steal_gone_before(job, w);
 	note_change(r, job, &why);
 	k->tell = true;
 	work_publish(r, job);

@@ -151,6 +151,8 @@ void registrar_steal_settle(struct pbox_job *job, unsigned first, unsigned end);
  * this round. */
 bool registrar_steal_gone(
 	struct pbox_job *job, unsigned w, const struct pbox_work_move *move, unsigned n);
+/* It had slots of an earlier round with steals, which is not finished everywhere: they are whose they are by its plan. */
+void registrar_steal_gone_before(struct pbox_job *job, unsigned w);
 
 /* registrar_claims.c: R15.8a */
 /* What a worker says that it owns. */

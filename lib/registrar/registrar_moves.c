@@ -295,7 +295,7 @@ slice_elements(const struct pbox_job *job)
 	return all / SLICES > SLICE_LEAST ? all / SLICES : SLICE_LEAST;
 }
 
-/* The first chunks that are not where they should be, by a map of that epoch; whether others are left. */
+/* The first chunks that are not where they should be, by a map of that epoch; *left: others remain. */
 static int
 slice(struct pbox_job *job, const uint8_t *home, uint16_t epoch, bool *left)
 {
@@ -303,7 +303,6 @@ slice(struct pbox_job *job, const uint8_t *home, uint16_t epoch, bool *left)
 	size_t at = 0;
 	int n = 0;
 
-	*left = false;
 	for (uint32_t i = 0; i < job->n_tables; i++) {
 		struct pbox_table *t = &job->table[i]->t;
 
@@ -334,6 +333,7 @@ moves_share(struct pbox_registrar *r, struct pbox_job *job, const uint32_t *weig
 	uint8_t *home;
 	int all, now;
 
+	m->left = false;
 	for (uint32_t i = 0; i < job->n_tables; i++)
 		chunks += job->table[i]->t.n_chunks;
 	home = malloc(chunks);
@@ -344,7 +344,6 @@ moves_share(struct pbox_registrar *r, struct pbox_job *job, const uint32_t *weig
 	free(home);
 	if (all < 0)
 		return all;
-	m->left &= now > 0;
 	for (unsigned b = 0; b < boxes; b++)
 		if (weight[b] > 0)
 			out &= (uint16_t) ~(1u << b);
@@ -376,7 +375,6 @@ moves_share_on(struct pbox_registrar *r, struct pbox_job *job)
 			return;
 	if (command_begin(r, job, job->id, false, EPOCHS_APART, r->now_ns, &err) < 0)
 		return;
-	m->left = false;
 	if (moves_share(r, job, m->weight, &err) < 0)
 		registrar_event(r, PBOX_LOG_WARN, "job '%s': chunks stay where they are: %s",
 			job->name, err.text);
@@ -393,7 +391,6 @@ pbox_registrar_weigh(struct pbox_registrar *r, uint16_t id, const uint32_t *weig
 		ret = scale_weights(r, weight, n, err);
 	if (ret < 0)
 		return ret;
-	moves_of(job)->left = false;
 	return moves_share(r, job, weight, err);
 }
 
@@ -412,7 +409,6 @@ pbox_registrar_scale(struct pbox_registrar *r, uint16_t id, uint16_t set, uint64
 			job->name, r->conf.boxes.boxes - 1u);
 	for (unsigned b = 0; b < PBOX_MAX_BOXES; b++)
 		weight[b] = set >> b & 1;
-	moves_of(job)->left = false;
 	return moves_share(r, job, weight, err);
 }
 

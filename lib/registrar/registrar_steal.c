@@ -26,9 +26,8 @@ registrar_steal_begin(struct pbox_job *job)
 	o->only = round;
 }
 
-/* Wished of a worker, and not given up by what is known. */
-static bool
-wish_is_open(const struct pbox_job *job, unsigned w)
+bool
+registrar_steal_waits(const struct pbox_job *job, unsigned w)
 {
 	const struct task_member *m = task_member_of(job, w);
 
@@ -36,16 +35,10 @@ wish_is_open(const struct pbox_job *job, unsigned w)
 }
 
 bool
-registrar_steal_waits(const struct pbox_job *job, unsigned w)
-{
-	return wish_is_open(job, w);
-}
-
-bool
 registrar_steal_is_asking(const struct pbox_job *job)
 {
 	for (unsigned w = 0; w < job->workers; w++)
-		if (wish_is_open(job, w))
+		if (registrar_steal_waits(job, w))
 			return true;
 	return false;
 }
@@ -54,7 +47,7 @@ static bool
 is_wished(const struct pbox_job *job, unsigned slot)
 {
 	for (unsigned w = 0; w < job->workers; w++)
-		if (wish_is_open(job, w) && slot >= task_member_of(job, w)->first &&
+		if (registrar_steal_waits(job, w) && slot >= task_member_of(job, w)->first &&
 			slot < task_member_of(job, w)->end)
 			return true;
 	return false;
@@ -98,7 +91,7 @@ registrar_steal_gone(
 
 	if (!registrar_steal_is_on(job))
 		return false;
-	if (wish_is_open(job, w))
+	if (registrar_steal_waits(job, w))
 		registrar_steal_settle(job, m->first, m->end);
 	m->wish = 0;
 	for (unsigned i = 0; i < n; i++)

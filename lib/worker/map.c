@@ -80,9 +80,7 @@ map_endpoint(const struct pbox_worker *w, const struct pbox_chunk_entry *e, uint
 	if (*box >= w->boxes)
 		return -1;
 	/* this worker may have had no session with a box that is out, or that the job has just taken in again */
-	if (w->box[*box]->out || w->box[*box]->endpoints == 0)
-		return *endpoint == 0 || w->box[*box]->out ? 0 : -1;
-	return *endpoint < w->box[*box]->endpoints ? 0 : -1;
+	return w->box[*box]->out || *endpoint == 0 || *endpoint < w->box[*box]->endpoints ? 0 : -1;
 }
 
 static int

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
-"""A worker of the experiment psld: rounds of an all-reduce of one tensor, and before each a computation, by sleeping.
+"""A worker of the experiments psld and moves: rounds of one tensor, and before each a computation, by sleeping.
 
 Prints `end SECONDS` (monotonic) after each round, and at the end `digest SHA256` of all results."""
 
@@ -20,12 +20,19 @@ def main():
     p.add_argument("--workers", type=int, required=True)
     p.add_argument("--elements", type=int, required=True)
     p.add_argument("--rounds", type=int, required=True)
-    p.add_argument("--compute", type=float, required=True, help="seconds of a round")
+    p.add_argument("--compute", type=float, default=0.0, help="seconds of a round")
+    p.add_argument("--optimiser", default="none", help="none: all-reduce")
     a = p.parse_args()
     c = pbox.Client(a.box, a.job, worker=a.worker, workers=a.workers, timeout=120.0, join_timeout=60.0)
-    t = c.declare([("g", a.elements)], op="sum")
-    grad = array.array("f", ((i * 7 + a.worker) % 13 - 6.0 for i in range(a.elements)))
     out = array.array("f", bytes(4 * a.elements))
+    if a.optimiser == "none":
+        t = c.declare([("g", a.elements)], op="sum")
+    else:
+        t = c.declare([("g", a.elements)], mode="optimiser", op="sum", optimiser=a.optimiser)
+        t.set_hyper(lr=0.01)
+        if a.worker == 0:
+            t.init([out])
+    grad = array.array("f", ((i * 7 + a.worker) % 13 - 6.0 for i in range(a.elements)))
     digest = hashlib.sha256()
     for r in range(a.rounds):
         time.sleep(a.compute)

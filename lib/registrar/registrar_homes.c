@@ -329,13 +329,55 @@ homes_question(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox
 	reply_homes(r, f, job, t, m, true);
 }
 
+/* Has this box forgotten the job's maps, for it was started again? */
+static bool
+homes_forgotten(const struct pbox_job *job)
+{
+	for (uint32_t i = 0; i < job->n_tables; i++)
+		if (job->table[i]->restored)
+			return true;
+	return false;
+}
+
+/* The first box has decided which box has which chunk: what it hears of that is what it has said, or older (R16.9). */
+static bool
+homes_are_mine(const struct pbox_job *job, const struct pbox_table *t, const struct pbox_homes *m)
+{
+	for (unsigned i = 0; i < m->count; i++) {
+		const struct pbox_table_home *h = &t->plan[m->first + i];
+
+		if (epoch_is_later(m->home[i].epoch, h->epoch) ||
+			(m->home[i].epoch == h->epoch && m->home[i].box != h->box))
+			return false;
+	}
+	return !epoch_is_later(m->epoch, job->map_epoch);
+}
+
+/* Of boxes that there are; the first one is never out. */
 static bool
 homes_fit(const struct pbox_registrar *r, const struct pbox_table *t, const struct pbox_homes *m)
 {
 	for (unsigned i = 0; i < m->count; i++)
 		if (m->home[i].box >= r->conf.boxes.boxes)
 			return false;
-	return m->chunks == t->n_chunks && t->home != NULL;
+	return m->chunks == t->n_chunks && t->home != NULL && (m->out & 1) == 0 &&
+	       m->out >> r->conf.boxes.boxes == 0;
+}
+
+/* False: it is refused, and nothing has changed. */
+static bool
+homes_check(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_job *job,
+	const struct pbox_table *t, const struct pbox_homes *m)
+{
+	if (!homes_fit(r, t, m))
+		return registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m->table,
+			"table %u has %u chunks at boxes 0 to %u, of which the first is never out",
+			m->table, t->n_chunks, r->conf.boxes.boxes - 1u);
+	if (r->conf.boxes.box == 0 && !homes_forgotten(job) && !homes_are_mine(job, t, m))
+		return registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m->table,
+			"worker %u shows map %u of table %u, chunks %u and on, which this box has not made: its newest is map %u",
+			f->hdr.worker, m->epoch, m->table, m->first, job->map_epoch);
+	return true;
 }
 
 static void
@@ -345,12 +387,8 @@ homes_shown(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_jo
 	struct pbox_error err = {0};
 	int ret;
 
-	if (!homes_fit(r, &jt->t, m)) {
-		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m->table,
-			"table %u has %u chunks at %u boxes", m->table, jt->t.n_chunks,
-			r->conf.boxes.boxes);
+	if (!homes_check(r, f, job, &jt->t, m))
 		return;
-	}
 	if (homes_of(job)->mails > 0) {
 		homes_not_ready(r, f, job, "chunks come and leave");
 		return;

@@ -20,7 +20,7 @@ plan_load(const struct pbox_job *job, uint64_t load[PBOX_MAX_BOXES])
 	}
 }
 
-/* Of the boxes of the set the one that has least. */
+/* Of the boxes of the set, which is not empty, the one that has least. */
 static unsigned
 least_of(uint16_t set, const uint64_t load[PBOX_MAX_BOXES])
 {
@@ -32,18 +32,19 @@ least_of(uint16_t set, const uint64_t load[PBOX_MAX_BOXES])
 	return best;
 }
 
-/* Chunks of boxes outside of the set go to the one that has least. */
+/* Chunks of boxes outside of the set go to the one that has least; where nobody is in it they stay. */
 static int
 plan_table(struct pbox_table *t, uint16_t set, uint16_t epoch, uint64_t load[PBOX_MAX_BOXES])
 {
 	int n = 0;
 
-	for (uint32_t i = 0; t->plan != NULL && i < t->n_chunks; i++) {
-		unsigned from = t->plan[i].box, to = least_of(set, load);
+	for (uint32_t i = 0; set != 0 && t->plan != NULL && i < t->n_chunks; i++) {
 		uint64_t size = t->layout.chunk[i].elements;
+		unsigned from = t->plan[i].box, to;
 
 		if ((set >> from & 1) != 0)
 			continue;
+		to = least_of(set, load);
 		load[from] -= size;
 		load[to] += size;
 		t->plan[i] = (struct pbox_table_home){.box = (uint8_t)to, .epoch = epoch};

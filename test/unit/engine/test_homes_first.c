@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* The first box decides which box has which chunk (R16.9, R16.11, R16.12). */
+
+#include <errno.h>
+#include <string.h>
+
+#include "homes.h"
+
+const char unit_suite[] = "engine: the first box of several";
+
+static struct pbox_error err;
+
+static int
+move(uint32_t table, uint32_t first, uint32_t last, unsigned box)
+{
+	fx_clear();
+	return pbox_registrar_move(fx.registrar, 0, table, first, last, box, fx.now, &err);
+}
+
+static void
+ask(unsigned worker)
+{
+	struct pbox_homes q = {0};
+	uint8_t payload[64];
+	const struct fx_sent *s = fx_control(
+		&w[worker], PBOX_HOMES, payload, pbox_homes_encode(payload, sizeof(payload), &q));
+
+	UNIT_EQ_U64(s->hdr.type, PBOX_HOMES_OK);
+	CU_ASSERT_EQUAL(pbox_homes_decode(s->payload, s->hdr.length, &m), 0);
+}
+
+static void
+test_the_command(void)
+{
+	begin(0, &reduce);
+	ask(0);
+	UNIT_EQ_U64(m.epoch, 1);
+	UNIT_EQ_U64(m.count, 12);
+	UNIT_EQ_U64(move(0, 0, 12, 1), (uint64_t)-ENOENT);
+	CU_ASSERT_STRING_EQUAL(err.text, "table 0 of job 'vision' has chunks 0 to 11");
+	UNIT_EQ_U64(move(1, 0, 0, 1), (uint64_t)-ENOENT);
+	UNIT_EQ_U64(move(0, 0, 0, 3), (uint64_t)-ENOENT);
+	CU_ASSERT_STRING_EQUAL(err.text, "job 'vision' is at boxes 0 to 2");
+	UNIT_EQ_U64(move(0, chunk_of(1, 0), chunk_of(1, 0), 1), 0);
+	/* all but those that are there; the workers hear of it */
+	UNIT_EQ_U64(move(0, 0, 11, 1), 8);
+	UNIT_EQ_U64(fx_count(PBOX_PING), 2);
+	UNIT_EQ_U64(fx_last()->hdr.map_epoch, 2);
+	ask(0);
+	UNIT_EQ_U64(m.epoch, 2);
+	for (unsigned i = 0; i < 12; i++) {
+		UNIT_EQ_U64(m.home[i].box, 1);
+		UNIT_EQ_U64(m.home[i].epoch, home[i] == 1 ? 1 : 2);
+	}
+	fx_clear();
+	fx.now += 200 * MS;
+	fx_tick();
+	UNIT_EQ_U64(fx_count(PBOX_PING), 1); /* who has not asked */
+	/* nothing has left before a worker says so */
+	CU_ASSERT_TRUE(push(0, chunk_of(0, 0), 1, 1));
+	UNIT_EQ_U64(say(0, chunk_of(0, 0), 1, 2, PBOX_HOMES_RESTORE), PBOX_HOMES_OK);
+	CU_ASSERT_FALSE(push(0, chunk_of(0, 0), 1, 1));
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_MOVED);
+	fx_end();
+	begin(1, &reduce);
+	UNIT_EQ_U64(move(0, 0, 0, 0), (uint64_t)-EINVAL);
+	CU_ASSERT_STRING_EQUAL(err.text, "chunks move by a command to the first box, at 10.0.0.1");
+	fx_end();
+}
+
+static int
+weigh(const uint32_t *weight, unsigned n)
+{
+	fx_clear();
+	return pbox_registrar_weigh(fx.registrar, 0, weight, n, fx.now, &err);
+}
+
+/* All tables by weights: one map, and as little as may be. */
+static void
+test_weights(void)
+{
+	begin(0, &reduce);
+	UNIT_EQ_U64(weigh((const uint32_t[]){1, 1, 1}, 3), 0);
+	UNIT_EQ_U64(fx.n_sent, 0);
+	UNIT_EQ_U64(weigh((const uint32_t[]){1, 1}, 2), (uint64_t)-EINVAL);
+	CU_ASSERT_STRING_EQUAL(
+		err.text, "write a weight for each of the 3 boxes, not 0 for all of them");
+	UNIT_EQ_U64(weigh((const uint32_t[]){0, 0, 0}, 3), (uint64_t)-EINVAL);
+	UNIT_EQ_U64(weigh((const uint32_t[]){1, 1, (1u << 20) + 1}, 3), (uint64_t)-EINVAL);
+	UNIT_EQ_U64(weigh((const uint32_t[]){1, 1, 0}, 3), 4);
+	UNIT_EQ_U64(fx_count(PBOX_PING), 2);
+	UNIT_EQ_U64(fx_last()->hdr.map_epoch, 2);
+	UNIT_EQ_U64(weigh((const uint32_t[]){7, 7, 0}, 3), 0);
+	ask(0);
+	UNIT_EQ_U64(m.epoch, 2);
+	for (unsigned i = 0; i < 12; i++) {
+		CU_ASSERT(home[i] == 2 ? m.home[i].box < 2 : m.home[i].box == home[i]);
+		UNIT_EQ_U64(m.home[i].epoch, home[i] == 2 ? 2 : 1);
+	}
+	UNIT_EQ_U64(weigh((const uint32_t[]){0, 0, 3}, 3), 12);
+	UNIT_EQ_U64(fx_last()->hdr.map_epoch, 3);
+	fx_end();
+	begin(1, &reduce);
+	UNIT_EQ_U64(weigh((const uint32_t[]){1, 1, 0}, 3), (uint64_t)-EINVAL);
+	fx_end();
+}
+
+/* Few moves, and equal shares. */
+static void
+test_scale(void)
+{
+	struct pbox_homes_view view;
+	const struct pbox_job *job;
+
+	begin(0, &reduce);
+	job = pbox_registrar_job(fx.registrar, 0);
+	UNIT_EQ_U64(pbox_registrar_scale(fx.registrar, 0, 0, fx.now, &err), (uint64_t)-ENOENT);
+	UNIT_EQ_U64(pbox_registrar_scale(fx.registrar, 0, 8, fx.now, &err), (uint64_t)-ENOENT);
+	CU_ASSERT_STRING_EQUAL(err.text, "job 'vision' is at boxes 0 to 2: name some of them");
+	UNIT_EQ_U64(pbox_registrar_scale(fx.registrar, 0, 7, fx.now, &err), 0);
+	UNIT_EQ_U64(pbox_registrar_scale(fx.registrar, 0, 3, fx.now, &err), 4);
+	pbox_registrar_view_homes(job, &view);
+	UNIT_EQ_U64(view.epoch, 2);
+	UNIT_EQ_U64(view.chunks[0], 6);
+	UNIT_EQ_U64(view.chunks[1], 6);
+	UNIT_EQ_U64(view.chunks[2], 0);
+	UNIT_EQ_U64(pbox_registrar_scale(fx.registrar, 0, 1, fx.now, &err), 6);
+	UNIT_EQ_U64(pbox_registrar_scale(fx.registrar, 0, 7, fx.now, &err), 8);
+	pbox_registrar_view_homes(job, &view);
+	for (unsigned i = 0; i < 3; i++) {
+		UNIT_EQ_U64(view.chunks[i], 4);
+		UNIT_EQ_U64(view.elements[i], 4 * F);
+	}
+	fx_end();
+}
+
+/* Whom the first box answers cannot change what it has decided: it makes the maps, and says who is out. */
+static void
+test_the_first_box_decides(void)
+{
+	static const struct {
+		uint16_t epoch, home_epoch, out;
+		uint8_t box; /* 9: the one that the chunk is at */
+	} lie[] = {
+		{2, 2, 0xffff, 9},
+		{3, 3, 0xffff, 9},
+		{3, 3, 6, 9},
+		{2, 2, 1, 9},
+		{2, 2, 8, 9},
+		{3, 3, 0, 9},
+		{2, 3, 0, 9},
+		{3, 2, 0, 9},
+		{2, 2, 0, 0},
+		{2 + 32767, 2, 0, 9},
+		{2, 2 + 32767, 0, 9},
+		{2, 2, 0x8000, 9},
+	};
+	uint32_t chunk;
+	struct pbox_homes_view view;
+	uint8_t payload[64];
+
+	begin(0, &reduce);
+	chunk = chunk_of(0, 0);
+	UNIT_EQ_U64(move(0, chunk, chunk, 1), 1);
+	for (unsigned i = 0; i < sizeof(lie) / sizeof(lie[0]); i++) {
+		struct pbox_homes q = {.chunks = 12,
+			.first = chunk,
+			.count = 1,
+			.epoch = lie[i].epoch,
+			.flags = PBOX_HOMES_RESTORE,
+			.out = lie[i].out,
+			.home = {{.box = lie[i].box == 9 ? 1 : lie[i].box,
+				.epoch = lie[i].home_epoch}}};
+
+		fx_control(&w[0], PBOX_HOMES, payload,
+			pbox_homes_encode(payload, sizeof(payload), &q));
+		UNIT_EQ_U64(fx_last()->hdr.type, PBOX_ERROR);
+		UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	}
+	pbox_registrar_view_homes(pbox_registrar_job(fx.registrar, 0), &view);
+	UNIT_EQ_U64(view.epoch, 2);
+	UNIT_EQ_U64(view.out, 0);
+	UNIT_EQ_U64(view.chunks[0], 3);
+	UNIT_EQ_U64(pbox_registrar_scale(fx.registrar, 0, 7, fx.now, &err), 1);
+	/* it is shown its own map; nothing of that is new */
+	ask(0);
+	UNIT_EQ_U64(say(0, chunk, m.home[chunk].box, 4, PBOX_HOMES_RESTORE), PBOX_ERROR);
+	UNIT_EQ_U64(say(0, chunk, m.home[chunk].box, m.home[chunk].epoch, PBOX_HOMES_RESTORE),
+		PBOX_HOMES_OK);
+	fx_end();
+	/* others believe of that only what can be */
+	begin(1, &reduce);
+	for (unsigned i = 0; i < 4; i++) {
+		static const uint16_t out[] = {0xffff, 1, 8, 0x8000};
+		struct pbox_homes q = {.chunks = 12,
+			.count = 1,
+			.epoch = 2,
+			.out = out[i],
+			.home = {{.box = home[0], .epoch = 2}}};
+
+		fx_control(&w[0], PBOX_HOMES, payload,
+			pbox_homes_encode(payload, sizeof(payload), &q));
+		UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	}
+	fx_end();
+}
+
+/* A first box that was started again learns the map from workers, and gives numbers beyond it. */
+static void
+test_the_first_box_again(void)
+{
+	struct pbox_homes all = {
+		.chunks = 12, .count = 12, .epoch = 9, .flags = PBOX_HOMES_RESTORE};
+	uint8_t payload[200];
+
+	begin_again();
+	UNIT_EQ_U64(move(0, 0, 0, 1), (uint64_t)-EAGAIN);
+	for (unsigned i = 0; i < 2; i++) {
+		for (unsigned k = 0; k < 12; k++)
+			all.home[k] = (struct pbox_home){.box = k == 5 ? 0 : 2, .epoch = 9};
+		fx_control(&w[i], PBOX_HOMES, payload,
+			pbox_homes_encode(payload, sizeof(payload), &all));
+		UNIT_EQ_U64(fx_last()->hdr.type, PBOX_HOMES_OK);
+	}
+	ask(0);
+	UNIT_EQ_U64(m.epoch, 9);
+	UNIT_EQ_U64(m.home[5].box, 0);
+	UNIT_EQ_U64(m.home[6].box, 2);
+	/* the chunk that is here is restored */
+	send(0, PBOX_RESTORE, 5, 2, 9, 0, NULL);
+	send(1, PBOX_RESTORE, 5, 2, 9, 0, NULL);
+	UNIT_EQ_U64(fx_last()->hdr.aux, PBOX_RESTORE_DONE);
+	fx_tick();
+	UNIT_EQ_U64(move(0, 5, 5, 1), 1);
+	UNIT_EQ_U64(fx_last()->hdr.map_epoch, 9 + 256);
+	/* what it has made itself it knows */
+	UNIT_EQ_U64(move(0, 6, 6, 1), 1);
+	UNIT_EQ_U64(fx_last()->hdr.map_epoch, 9 + 257);
+	/* epochs that cannot be compared are refused, and a move of the chunk helps */
+	all.epoch = 32500;
+	for (unsigned k = 1; k < 12; k++)
+		all.home[k].epoch = 32500;
+	fx_control(&w[0], PBOX_HOMES, payload, pbox_homes_encode(payload, sizeof(payload), &all));
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_HOMES_OK);
+	UNIT_EQ_U64(pbox_registrar_scale(fx.registrar, 0, 2, fx.now, &err), (uint64_t)-ERANGE);
+	CU_ASSERT_STRING_EQUAL(err.text,
+		"job 'vision' has had more than 32000 maps since chunk 0 of table 0 moved, and the box cannot compare more: move that chunk first: pbox-ctl moves vision 0 0 BOX");
+	UNIT_EQ_U64(move(0, 0, 0, 1), 1);
+	UNIT_EQ_U64(pbox_registrar_scale(fx.registrar, 0, 2, fx.now, &err), 11);
+	fx_end();
+}
+
+static int
+failover(unsigned box, unsigned *stateless)
+{
+	fx_clear();
+	return pbox_registrar_failover(fx.registrar, 0, box, fx.now, stateless, &err);
+}
+
+/* BOXES_OK for a worker: boxes that are out. */
+static unsigned
+boxes_out(unsigned worker)
+{
+	struct pbox_boxes_ok b;
+	const struct fx_sent *s = fx_control(&w[worker], PBOX_BOXES, NULL, 0);
+
+	CU_ASSERT_EQUAL(pbox_boxes_ok_decode(s->payload, s->hdr.length, &b), 0);
+	return b.out;
+}
+
+/* A box is dead: the others have its chunks by the next map, nothing else moves, and all hear that it is out. */
+static void
+test_failover(void)
+{
+	struct pbox_homes_view view;
+	const struct pbox_job *job;
+	unsigned stateless = 9;
+	struct fx_table t = reduce;
+
+	begin(1, &reduce);
+	UNIT_EQ_U64(failover(2, &stateless), (uint64_t)-EINVAL);
+	fx_end();
+	begin(0, &reduce);
+	job = pbox_registrar_job(fx.registrar, 0);
+	UNIT_EQ_U64(boxes_out(0), 0);
+	UNIT_EQ_U64(failover(0, &stateless), (uint64_t)-EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "start it again"));
+	UNIT_EQ_U64(failover(3, &stateless), (uint64_t)-ENOENT);
+	UNIT_EQ_U64(failover(2, &stateless), 4);
+	UNIT_EQ_U64(stateless, 0);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_PING); /* they hear of it at once */
+	UNIT_EQ_U64(failover(2, &stateless), 0);
+	pbox_registrar_view_homes(job, &view);
+	UNIT_EQ_U64(view.epoch, 2);
+	UNIT_EQ_U64(view.out, 4);
+	UNIT_EQ_U64(view.chunks[0], 6);
+	UNIT_EQ_U64(view.chunks[1], 6);
+	UNIT_EQ_U64(boxes_out(1), 4);
+	ask(0);
+	UNIT_EQ_U64(m.out, 4);
+	for (unsigned i = 0; i < 12; i++) {
+		CU_ASSERT_NOT_EQUAL(m.home[i].box, 2);
+		UNIT_EQ_U64(m.home[i].epoch, home[i] == 2 ? 2 : 1);
+	}
+	ask(1);
+	/* nothing goes there, and a new table has nothing there either */
+	UNIT_EQ_U64(move(0, 0, 0, 2), (uint64_t)-EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "box 2 is out of job 'vision'"));
+	for (unsigned i = 0; i < 2; i++)
+		UNIT_EQ_U64(fx_declare(&w[i], 1, &t)->hdr.type, PBOX_DECLARED);
+	fx_work();
+	pbox_registrar_view_homes(job, &view);
+	UNIT_EQ_U64(view.chunks[0] + view.chunks[1], 24);
+	/* it comes back with the next map */
+	UNIT_EQ_U64(pbox_registrar_scale(fx.registrar, 0, 7, fx.now, &err), 8);
+	ask(0);
+	UNIT_EQ_U64(m.epoch, 3);
+	UNIT_EQ_U64(m.out, 0);
+	UNIT_EQ_U64(boxes_out(0), 0);
+	/* one with nothing is out, too; weights take it in */
+	UNIT_EQ_U64(pbox_registrar_scale(fx.registrar, 0, 5, fx.now, &err), 8);
+	UNIT_EQ_U64(failover(1, &stateless), 0);
+	ask(0);
+	UNIT_EQ_U64(m.epoch, 5);
+	UNIT_EQ_U64(m.out, 2);
+	CU_ASSERT(pbox_registrar_weigh(
+			  fx.registrar, 0, (const uint32_t[]){1, 1, 1}, 3, fx.now, &err) > 0);
+	UNIT_EQ_U64(boxes_out(0), 0);
+	fx_end();
+}
+
+/* A first box that was started again learns who is out with the homes; of two words the later map's counts. */
+static void
+test_who_is_out_is_learned(void)
+{
+	struct pbox_homes q = {.chunks = 12, .count = 1, .flags = PBOX_HOMES_RESTORE};
+	uint8_t payload[64];
+
+	begin_again();
+	for (unsigned i = 0; i < 3; i++) {
+		static const struct {
+			uint16_t epoch, out, is;
+		} said[] = {{7, 4, 4}, {6, 2, 4}, {8, 0, 0}};
+
+		q.epoch = q.home[0].epoch = said[i].epoch;
+		q.home[0].box = 1;
+		q.out = said[i].out;
+		fx_control(&w[0], PBOX_HOMES, payload,
+			pbox_homes_encode(payload, sizeof(payload), &q));
+		UNIT_EQ_U64(boxes_out(0), said[i].is);
+	}
+	fx_end();
+}
+
+const struct unit_test unit_tests[] = {
+	{"the command", test_the_command},
+	{"scale", test_scale},
+	{"weights of the boxes", test_weights},
+	{"failover", test_failover},
+	{"the first box decides", test_the_first_box_decides},
+	{"who is out is learned", test_who_is_out_is_learned},
+	{"the first box, started again", test_the_first_box_again},
+	{NULL, NULL},
+};

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Plant bugs into copies of the sources of the engine (lib/job, lib/shard, lib/registrar) and of lib/worker, for the simulator to find.
 
-plant.py OUTDIR ENGINE_DIR WORKER_DIR
+plant.py TESTS OUTDIR ENGINE_DIR WORKER_DIR
+
+TESTS (plants.txt) says with which seeds each is found: a plant that no test runs, or that nobody planted, stops the build.
 
 Every plant is a text that is exactly once in a source file and what is there instead while
 the plant is switched on (at run time: sim_planted). The production sources know nothing of it. A
@@ -477,7 +479,10 @@ def planted(name: str, text: str) -> str:
 
 
 def main() -> None:
-    out, *rooms = map(pathlib.Path, sys.argv[1:])
+    tests, out, *rooms = map(pathlib.Path, sys.argv[1:])
+    tested = [line.split()[0] for line in tests.read_text().splitlines() if not line.startswith("#")]
+    if wrong := sorted({p[0] for p in PLANTS} ^ set(tested)) or sorted(n for n in tested if tested.count(n) > 1):
+        sys.exit(f"plant.py: {tests.name} and PLANTS do not have the same names, each once: {', '.join(wrong)}")
     names = set()
     for header in (h for room in rooms for h in room.glob("*.h")):
         text = re.sub(r"static inline[^;{]*\{", "{", re.sub(r"/\*.*?\*/", "", header.read_text(), flags=re.S))

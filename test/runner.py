@@ -13,13 +13,18 @@ is what all of them may want together. They are no reason not to start another p
 long as the CPUs have time left, so that neighbours of the machine do not starve them. Those that measure (ALONE) run one
 after the other, when nothing else of ours does.
 
-A program of processes in real time (AGAIN) that failed beside others runs once more, alone, after all
+A program of processes or threads in real time (in_real_time()) that failed beside others runs once more, alone, after all
 others: a machine that gives it no CPU for seconds is no defect. If it passes then, that counts, and
-the last lines name it as unsteady with the log of the first time. More than SECOND_CHANCES failures
-are no accident, and lint, simulator and fuzzers have no excuse: these count at once.
+the last lines name it as unsteady, with what failed the first time. More than SECOND_CHANCES failures
+are no accident; a sanitizer's report, lint, simulator, fuzzers and what has no clock have no excuse: these count at once.
+
+Ended by a signal, it ends all that it started within five seconds: what does not end politely is killed, whatever session
+it is in (orphans become children of this process), and network namespaces and mounts go with the mount namespace that it
+has for itself.
 """
 
 import argparse
+import ctypes
 import heapq
 import json
 import os
@@ -29,6 +34,8 @@ import subprocess
 import sys
 import threading
 import time
+
+import changed
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SUMMARY = re.compile(r"^(?:[\w-]+: )?(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", re.M)
@@ -45,18 +52,24 @@ SUITES = {
     "sanitize": "unit tests with address and undefined-behaviour sanitizers",
     "torch": "optimisers and conversions against PyTorch",
     "func": "real processes in network namespaces",
+    "science": "the experiments of doc/science.md, each as short as it can be (minutes; only when it is named)",
     "torch_ddp": "torch's own tests of DistributedDataParallel with PBox's hook (minutes; only when it is named)",
     "image": "the appliance's image, built and booted in QEMU (minutes; only when it is named)",
 }
-NAMED = ["torch_ddp", "image"]  # not by default
+NAMED = ["science", "torch_ddp", "image"]  # not by default
+MACHINE = ["torch_ddp", "image"]  # want it for themselves
 QUICK = ["lint", "unit", "golden", "sim", "chaos"]
-# first words of programs that depend on the CPU time that the machine gives them
-AGAIN = {"func", "chaos", "unit", "sanitize", "python"}
+# suites that depend on the CPU time that the machine gives them, and of the unit tests those with threads, sockets and clocks
+AGAIN = {"func", "chaos", "python", "science"}
+AGAIN_UNITS = re.compile("^(unit|sanitize) (client|control|dataplane|guard|port|testps)(_|$)")
+REPORT = re.compile(r"ERROR: \w+Sanitizer|runtime error: |SUMMARY: \w+Sanitizer|broken invariant")
+FAILED_LINE = re.compile(r"^\s*(?:not ok - .*|FAIL(?:ED)?[: ].*|\d+\. .* - CU_ASSERT.*|AssertionError.*|.*failed: .*)$", re.M)
 SECOND_CHANCES = 3
 # what is judged there is a speed
 ALONE = {"chaos table"}
-# [seconds, CPU seconds] of each program; --write-durations renews it
+# [seconds, CPU seconds] of each program, and, of one beyond BUDGET, why; --write-durations renews it
 DURATIONS = os.path.join(TOP, "test", "durations.json")
+BUDGET = 60  # CPU seconds of a program; one beyond is named in red, and the lint wants its reason
 # A program that leaves the CPU alone for more than so much of its time waits for timers and for others: a sleeper.
 SLEEPS = 0.75
 # Sanitizers see the same at -O1, and their reports need lines only: half of the time to compile of -O2 -g.
@@ -69,6 +82,7 @@ FUZZ_OPTIONS = SANITIZED + ["-Doptimization=0", "-Dfuzzers=true", "-Ddpdk=disabl
 class Result:
     def __init__(self):
         self.passed = self.failed = self.skipped = 0
+        self.cpu = 0.0  # seconds of all programs and builds
         self.reasons = []
         self.broken = []
         self.unsteady = []
@@ -97,10 +111,11 @@ class Program:
         self.log = os.path.join(logs, re.sub(r"[^\w.-]+", "_", self.name) + ".log")
         begin = time.monotonic()
         with open(self.log, "w") as out:
-            child = subprocess.Popen(self.cmd, cwd=self.cwd, stdout=out, stderr=subprocess.STDOUT,
-                                     stdin=subprocess.DEVNULL,
-                                     env={**os.environ, **(self.env or {})}, start_new_session=True)
-            RUNNING.add(child.pid)
+            with STARTS:  # none begins once stop() has it
+                child = subprocess.Popen(self.cmd, cwd=self.cwd, stdout=out, stderr=subprocess.STDOUT,
+                                         stdin=subprocess.DEVNULL,
+                                         env={**os.environ, **(self.env or {})}, start_new_session=True)
+                RUNNING.add(child.pid)
             try:
                 self.status = self.await_end(child, begin)
             finally:
@@ -129,6 +144,18 @@ class Program:
 
 
 RUNNING = set()  # process groups of the programs under way
+STARTS = threading.RLock()  # held by who starts one
+
+
+def in_real_time(program):
+    return program.name.split()[0] in AGAIN or bool(AGAIN_UNITS.match(program.name))
+
+
+def first_failure(text):
+    """What a log says of why its program failed, in a line."""
+    found = FAILED_LINE.search(text)
+    lines = text.strip().splitlines()
+    return (found[0] if found else lines[-1] if lines else "nothing was printed").strip()[:160]
 
 
 def judge(text, status):
@@ -187,17 +214,27 @@ class Durations:
     def seconds(self, name):
         return self.of.get(name, (0, 0))[0]
 
+    def cpu(self, name):
+        return self.of.get(name, (0, 0))[1]
+
     def load(self, name):
         """How much of a CPU it takes on the average."""
-        seconds, cpu = self.of.get(name, (0, 0))
-        return cpu / seconds if seconds > 0 else 1.0
+        return self.cpu(name) / self.seconds(name) if self.seconds(name) > 0 else 1.0
 
     def sleeps(self, name):
         return self.load(name) < 1 - SLEEPS
 
-    def write(self, measured):
-        """Renew what has run; what did not run keeps its figures."""
-        self.of.update({name: [round(seconds, 1), round(cpu, 1)] for name, seconds, cpu in measured})
+    def grown(self, measured, n=5):
+        """(name, CPU seconds more than in the file) of the programs that grew most."""
+        more = [(cpu - self.cpu(name), name) for name, _, cpu in measured if name in self.of]
+        return [(name, by) for by, name in sorted(more, reverse=True)[:n] if by >= 1]
+
+    def write(self, measured, all_names=None):
+        """Renew what has run; what did not run keeps its figures, and what is there no more (not in all_names) goes."""
+        for name, seconds, cpu in measured:
+            self.of[name] = [round(seconds, 1), round(cpu, 1)] + self.of.get(name, [])[2:]
+        if all_names:
+            self.of = {name: figures for name, figures in self.of.items() if name in all_names}
         lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(self.of[name])}" for name in sorted(self.of))
         with open(self.path, "w", encoding="ascii") as f:
             f.write(f"{{\n{lines}\n}}\n")
@@ -208,6 +245,9 @@ def memory_left():
     with open("/proc/meminfo", encoding="ascii") as f:
         kib = {line.split(":")[0]: int(line.split()[1]) for line in f}
     return kib["MemAvailable"] > kib["MemTotal"] / 8
+
+
+RED, NOT_RED = ("\033[31m", "\033[0m") if sys.stdout.isatty() else ("** ", "")
 
 
 class Pool:
@@ -241,11 +281,12 @@ class Pool:
 
     def report(self, p):
         passed, failed, skipped, reasons = judge(p.text, p.status)
+        self.result.cpu += p.cpu
         if not failed:
             self.result.measured.append((p.name, p.seconds, p.cpu))
         if p.then and not failed:
             return  # a step that went well is no test
-        again = failed and not p.again and p.name.split()[0] in AGAIN
+        again = failed and not p.again and in_real_time(p) and not REPORT.search(p.text)
         if again:
             self.failed.append((p, (passed, failed, skipped, reasons)))
         else:
@@ -253,10 +294,15 @@ class Pool:
         verdict = "FAIL" if failed else ("skip" if skipped and not passed else "ok")
         print(f"  {verdict:4} {p.name}: {passed} passed, {failed} failed"
               + (f", {skipped} skipped" if skipped else "")
-              + f"  ({p.seconds:.1f} s, CPU {p.cpu:.1f} s)", flush=True)
+              + f"  ({p.seconds:.1f} s, CPU {p.cpu:.1f} s)" + self.over_budget(p), flush=True)
         if failed:
             print("\n".join("       | " + x for x in p.text.splitlines()[-40:]))
             print(f"       log: {os.path.relpath(p.log, TOP)}", flush=True)
+
+    def over_budget(self, p):
+        if p.cpu <= BUDGET or p.then or p.name.endswith(" build"):
+            return ""
+        return f"  {RED}beyond {BUDGET} CPU seconds{NOT_RED}"
 
     def sleeper_fits(self):
         """Whether the next sleeper may begin: with it they want no more than half of the CPUs."""
@@ -321,6 +367,7 @@ class Pool:
         for t in threads:
             while t.is_alive():
                 t.join(0.5)  # so that the main thread gets its signals
+                self.result.cpu += reap_orphans()
         for program in self.alone:
             program.run(self.logs)
             self.report(program)
@@ -335,14 +382,14 @@ class Pool:
                 self.result.add(p.name, *numbers)
             return
         for p, _ in failed:
-            first = p.log + ".first"
+            first, why = p.log + ".first", first_failure(p.text)
             os.replace(p.log, first)
-            print(f"again, alone: {p.name}", flush=True)
+            print(f"again, alone: {p.name}: {why}", flush=True)
             p.again = True
             p.run(self.logs)
             self.report(p)
             if p.name not in self.result.broken:
-                self.result.unsteady.append(f"{p.name}: {os.path.relpath(first, TOP)}")
+                self.result.unsteady.append(f"{p.name}: {why} ({os.path.relpath(first, TOP)})")
 
 
 def build_command(directory, options=()):
@@ -371,6 +418,7 @@ def build(directory, options=(), env=None):
         print("0 passed, 1 failed")
         sys.exit(1)
     os.remove(p.log)
+    return p.cpu
 
 
 def introspect(what, directory):
@@ -454,6 +502,8 @@ def programs(suite, only=(), directory="build", patience=1, left_out=()):
         env = {**env, "PBOX_IMAGE": image}
         return [Program("image build", [os.path.join(TOP, "usertools", "pbox-mkimage"), image], 1800)] + [
             Program("image " + os.path.basename(path), [path], 1800, env) for path in scripts("image")]
+    if suite == "science":
+        return [Program("science " + os.path.basename(path), [path], patience * 900, env) for path in scripts("science/checks")]
     if suite == "torch_ddp":
         return [Program("torch_ddp " + os.path.basename(path), [path], 1800, env) for path in scripts("torch_ddp")]
     if suite == "func":
@@ -466,19 +516,73 @@ def programs(suite, only=(), directory="build", patience=1, left_out=()):
     return found
 
 
-def stop(number, _frame):
-    """Ends what runs: politely, so that tests clean their namespaces up, then for good."""
-    for signal_, seconds in ((signal.SIGTERM, 25), (signal.SIGKILL, 5)):
-        for pid in list(RUNNING):
+def children():
+    """Processes below this one, whatever became of their parents: (pid, is a zombie, session) of each."""
+    parents = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
             try:
-                os.killpg(pid, signal_)
+                with open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as f:
+                    state, parent, _, session = f.read().rpartition(")")[2].split()[:4]
+                parents[int(entry)] = (int(parent), state == "Z", int(session))
+            except (FileNotFoundError, ProcessLookupError):
+                pass
+    found, new = set(), {os.getpid()}
+    while new:
+        new = {pid for pid, (parent, _, _) in parents.items() if parent in new and pid not in found}
+        found |= new
+    return [(pid, *parents[pid][1:]) for pid in found]
+
+
+def reap_orphans():
+    """Waits for what outlived the program that started it, each in a session of its own; the CPU seconds of these."""
+    cpu = 0.0
+    for pid, zombie, session in children():
+        with STARTS:
+            if zombie and pid not in RUNNING and session != os.getsid(0):
+                try:
+                    _, _, used = os.wait4(pid, os.WNOHANG)
+                    cpu += used.ru_utime + used.ru_stime
+                except ChildProcessError:
+                    pass
+    return cpu
+
+
+def stop(number, _frame):
+    """Ends what runs: for three seconds politely, so that tests clean up; then all that is below this process, for good."""
+    STARTS.acquire()
+    for pid in list(RUNNING):
+        try:
+            os.killpg(pid, signal.SIGTERM)
+        except ProcessLookupError:
+            pass
+    end = time.monotonic() + 3
+    while time.monotonic() < end and any(not zombie for _, zombie, _ in children()):
+        time.sleep(0.05)
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end and (left := [pid for pid, zombie, _ in children() if not zombie]):
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        end = time.monotonic() + seconds
-        while RUNNING and time.monotonic() < end:
-            time.sleep(0.1)
-    print(f"ended by signal {number}")
+        time.sleep(0.02)
+    print(f"ended by signal {number}", flush=True)
     os._exit(128 + number)  # threads wait for nothing more
+
+
+def alone_in_the_machine():
+    """Orphans come to this process; mounts and named network namespaces are seen by it and what it starts, and go with them.
+
+    Without the right to do the second, a stopped run may leave namespaces.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+    new_namespace, recursive, private = 0x20000, 0x4000, 1 << 18  # CLONE_NEWNS, MS_REC, MS_PRIVATE
+    if os.geteuid() == 0 and libc.unshare(new_namespace) == 0:
+        libc.mount(b"none", b"/", None, recursive | private, None)
+        os.makedirs("/run/netns", exist_ok=True)
+        libc.mount(b"tmpfs", b"/run/netns", b"tmpfs", 0, b"mode=755")
 
 
 def root_is_mounted():
@@ -490,7 +594,7 @@ def root_is_mounted():
 def main():
     p = argparse.ArgumentParser(
         prog="test/run", description="Install what is missing, build, run test suites.",
-        epilog="suites: " + "; ".join(f"{k} ({v})" for k, v in SUITES.items()))
+        epilog="changed: the tests that the change of this branch can affect, the nearest first. suites: " + "; ".join(f"{k} ({v})" for k, v in SUITES.items()))
     p.add_argument("suite", nargs="*", help="default: all but " + " ".join(NAMED))
     p.add_argument("--list", action="store_true", help="list the suites and stop")
     p.add_argument("--quick", action="store_true", help="only " + " ".join(QUICK))
@@ -502,50 +606,81 @@ def main():
                    help="write how long programs took into test/durations.json, by which later runs are planned; on a quiet machine")
     p.add_argument("-j", "--jobs", type=int, default=3 * len(os.sched_getaffinity(0)),
                    help="programs that compute side by side at most, beside those that only wait (default: %(default)s)")
+    p.add_argument("--since", metavar="REVISION", help="changed: against this one (default: where this branch left main; on main the last commit)")
+    p.add_argument("--within", type=float, default=240, metavar="SECONDS", help="changed: what fits into so many (default: %(default)s)")
     args = p.parse_args()
     if args.list:
         for k, v in SUITES.items():
             print(f"{k:9} {v}")
         return 0
     for s in args.suite:
-        if s not in SUITES:
-            p.error(f"no suite '{s}'; there are: {' '.join(SUITES)}")
+        if s not in SUITES and args.suite != ["changed"]:
+            p.error(f"no suite '{s}'; there are: {' '.join(SUITES)}, and 'changed' by itself")
     if args.jobs < 1:
         p.error(f"--jobs {args.jobs}: at least 1")
     for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(s, stop)
     suites = args.suite or (QUICK if args.quick else [s for s in SUITES if s not in NAMED])
-    if {"func", "chaos", "torch_ddp"} & set(suites) and not root_is_mounted():
+    if {"func", "chaos", "science", "torch_ddp", "changed"} & set(suites) and not root_is_mounted():
         print("test/run: the root of this chroot is no mount point, so 'ip netns exec' does not work in it. Outside of it: "
               "mount --bind ROOT ROOT, mount proc, sys and dev below it, and then chroot ROOT", file=sys.stderr)
         return 2
+    alone_in_the_machine()
     logs = os.path.join(TOP, "build", "test-logs")
     begin = time.monotonic()
     print("building", flush=True)
-    build("build")
+    result = Result()
+    result.cpu += build("build")
     print(f"built in {time.monotonic() - begin:.0f} s", flush=True)
     os.makedirs(logs, exist_ok=True)
-    result = Result()
-    # QEMU wants the machine for itself
-    for together in ([s for s in suites if s not in NAMED], [s for s in suites if s in NAMED]):
-        pool = Pool(result, logs, 1 if together and together[0] in NAMED else args.jobs,
-                    0 if args.first_time else SECOND_CHANCES)
-        for suite in together:
-            print(f"{suite}: {SUITES[suite]}", flush=True)
-            for program in programs(suite, args.only):
-                pool.add(program)
-        pool.run()
+    chances = 0 if args.first_time else SECOND_CHANCES
+    if suites == ["changed"]:
+        run_changed(args, Pool(result, logs, args.jobs, chances), args.within - (time.monotonic() - begin))
+    else:
+        # QEMU wants the machine for itself
+        for together in ([s for s in suites if s not in MACHINE], [s for s in suites if s in MACHINE]):
+            pool = Pool(result, logs, 1 if together and together[0] in MACHINE else args.jobs, chances)
+            for suite in together:
+                print(f"{suite}: {SUITES[suite]}", flush=True)
+                for program in programs(suite, args.only):
+                    pool.add(program)
+            pool.run()
+    return tell(result, args, time.monotonic() - begin)
+
+
+def run_changed(args, pool, seconds):
+    """Those tests that a change can affect, as many as fit; what is left out is named. Of suites that need a build of their own, none."""
+    files = changed.files_changed(args.since)
+    every = [p for suite in SUITES if suite not in NAMED and suite not in ("fuzz", "sanitize") for p in programs(suite)]
+    run, out = changed.choose(every, files, pool.durations, max(seconds, 60), pool.cpus)
+    print(f"{len(files)} changed files, {len(run)} programs in about {seconds:.0f} s:", flush=True)
+    for p in run:
+        pool.add(p)
+    pool.run()
+    print(f"not run: fuzz, sanitize, {', '.join(NAMED)}; of what the change can affect, {len(out)} programs:")
+    for suite in SUITES:
+        if names := [p.name.partition(" ")[2] or p.name for p in out if p.name.split()[0] == suite]:
+            print(f"  {suite}: {' '.join(names)}")
+
+
+def tell(result, args, seconds):
+    """The end of a run; its exit status."""
     print()
     for reason in result.reasons:
         print(f"skipped: {reason}")
     for name in result.broken:
         print(f"failed: {name}")
+    durations = Durations()
+    grown = ", ".join(f"{name} {by:+.0f}" for name, by in durations.grown(result.measured))
     if args.write_durations:
-        Durations().write(result.measured)
+        # after a whole run, what is no more there goes
+        whole = not args.suite and not args.quick and not args.only
+        named = {name for name in durations.of if name.split()[0] in NAMED}
+        durations.write(result.measured, named | {name for name, _, _ in result.measured} | set(result.broken) if whole else None)
         print(f"written: {os.path.relpath(DURATIONS, TOP)}")
-    print(f"{time.monotonic() - begin:.0f} s, logs in build/test-logs")
     if result.unsteady:
         print(f"unsteady, passed alone after a failure beside others: {'; '.join(result.unsteady)}")
+    print(f"{seconds:.0f} s, {result.cpu:.0f} CPU seconds" + (f", grown most: {grown}" if grown else "") + "; logs in build/test-logs")
     line = f"{result.passed} passed, {result.failed} failed"
     if result.skipped:
         line += f", {result.skipped} skipped"

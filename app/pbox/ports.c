@@ -35,6 +35,15 @@ no_cores(const struct box *b, const struct pbox_port_options *o, struct pbox_err
 		sysconf(_SC_NPROCESSORS_ONLN));
 }
 
+/* Cores that sleep take them, too, after a while without packets. */
+static enum pbox_port_intr
+ports_interrupts(enum pbox_idle idle)
+{
+	return idle == PBOX_IDLE_INTERRUPT ? PBOX_PORT_INTR_WANTED
+	       : idle == PBOX_IDLE_SLEEP   ? PBOX_PORT_INTR_USED
+					   : PBOX_PORT_INTR_NONE;
+}
+
 static int
 port_conf(struct box *b, const struct pbox_port_options *o, struct pbox_port_conf *c,
 	struct pbox_error *err)
@@ -55,7 +64,7 @@ port_conf(struct box *b, const struct pbox_port_options *o, struct pbox_port_con
 		.tx_desc = (uint16_t)o->tx_desc,
 		.steer = o->steer,
 		.steer_where = steer_where,
-		.rx_intr = b->idle == PBOX_IDLE_INTERRUPT,
+		.rx_intr = ports_interrupts(b->idle),
 		.hold = b->opt.hold,
 		.control_port = (uint16_t)b->opt.control_port,
 		.cores = b->core,

@@ -43,7 +43,7 @@ static const struct pbox_conf_option global_options[] = {
 		.flags = PBOX_CONF_BASIC,
 		.def = "auto",
 		.brief = "what a data core does without packets",
-		.more = "poll has the lowest latency and takes a CPU for each data core; yield, sleep and interrupt leave it to others. auto: poll if each data core has a CPU of its own and two more are left, else sleep."),
+		.more = "poll has the lowest latency and takes a CPU for each data core; yield, sleep and interrupt leave it to others. auto: poll if each data core has a CPU of its own and two more are left, else sleep. After 50 ms without work, sleep and interrupt wait for a packet where the port has interrupts, else look for one every 2 ms."),
 	RANGE(SIZE, "memory", memory, M, 1024 * G,
 		.flags = PBOX_CONF_BASIC,
 		.zero = "auto",

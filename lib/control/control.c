@@ -17,6 +17,8 @@
 #define WATCH   ONE_SECOND
 #define NAP_MIN 50000   /* ns */
 #define NAP_MAX 1000000 /* ns: what a request waits at most when nothing went on */
+/* So long without work this thread sleeps until it is called, or something is due. */
+#define QUIET (50 * NS_PER_MS)
 
 struct pbox_control *
 pbox_control_create(const struct pbox_control_conf *conf, struct pbox_error *err)
@@ -126,13 +128,50 @@ pbox_control_step(struct pbox_control *c)
 	return work;
 }
 
-static void
-control_nap(unsigned empty)
+uint64_t
+control_rest_ns(const struct control_rest *r)
 {
-	long ns = empty < 5 ? NAP_MIN << empty : NAP_MAX;
-	struct timespec t = {.tv_nsec = ns < NAP_MAX ? ns : NAP_MAX};
+	uint64_t ns = r->empty < 5 ? NAP_MIN << r->empty : NAP_MAX;
+
+	if (!r->busy && r->quiet_ns >= QUIET && r->due_ns > NAP_MAX)
+		return r->due_ns;
+	return ns < NAP_MAX ? ns : NAP_MAX;
+}
+
+static void
+control_nap(uint64_t ns)
+{
+	const struct timespec t = {.tv_nsec = (long)ns};
 
 	nanosleep(&t, NULL);
+}
+
+/* The next thing that this thread does by itself. A tick is never far. */
+static uint64_t
+due_at(const struct pbox_control *c)
+{
+	uint64_t at = c->tick_at < c->watch.at ? c->tick_at : c->watch.at;
+
+	return c->conf.notify != NULL && c->service.look_at < at ? c->service.look_at : at;
+}
+
+static void
+control_rest(struct pbox_control *c, unsigned empty, uint64_t worked_ns)
+{
+	bool measuring = pbox_registrar_measuring(c->registrar, c->now_ns);
+	uint64_t due = due_at(c), ns;
+
+	ns = control_rest_ns(&(struct control_rest){
+		.empty = measuring ? 0 : empty,
+		.busy = measuring || snapshot_busy(c) ||
+			atomic_load_explicit(&c->stop, memory_order_relaxed),
+		.quiet_ns = c->now_ns - worked_ns,
+		.due_ns = due > c->now_ns ? due - c->now_ns : 0,
+	});
+	if (ns > NAP_MAX)
+		pbox_dp_control_wait(c->conf.dp, ns);
+	else
+		control_nap(ns);
 }
 
 /* A stuck core never returns: a thread that waits for it must not. */
@@ -143,7 +182,7 @@ await_cores(struct pbox_control *c)
 
 	for (unsigned i = 0; i < c->conf.n_cores; i++) {
 		while (pbox_dp_running(c->conf.dp, i) && pbox_dp_now(c->conf.dp) < end)
-			control_nap(UINT_MAX);
+			control_nap(NAP_MAX);
 		if (!pbox_dp_running(c->conf.dp, i))
 			continue;
 		pbox_log(PBOX_LOG_ERROR,
@@ -158,6 +197,7 @@ static void *
 control_main(void *arg)
 {
 	struct pbox_control *c = arg;
+	uint64_t worked_ns = 0;
 	unsigned empty = 0;
 
 	for (unsigned p = 0; p < c->conf.n_ports; p++) {
@@ -170,11 +210,12 @@ control_main(void *arg)
 			if (control_drained(c))
 				break;
 		}
-		if (pbox_control_step(c) > 0)
+		if (pbox_control_step(c) > 0) {
 			empty = 0;
-		else
-			control_nap(
-				pbox_registrar_measuring(c->registrar, c->now_ns) ? 0 : empty++);
+			worked_ns = c->now_ns;
+		} else {
+			control_rest(c, empty++, worked_ns);
+		}
 	}
 	pbox_dp_stop(c->conf.dp);
 	await_cores(c);
@@ -203,6 +244,7 @@ void
 pbox_control_stop(struct pbox_control *c)
 {
 	atomic_store_explicit(&c->stop, true, memory_order_relaxed);
+	pbox_dp_control_call(c->conf.dp);
 }
 
 void

@@ -110,6 +110,15 @@ struct pbox_control {
 	bool closing;
 };
 
+/* How long the control thread sleeps after a turn without work. Pure. */
+struct control_rest {
+	unsigned empty;    /* such turns before it, in a row */
+	bool busy;         /* it looks for what nobody calls it for */
+	uint64_t quiet_ns; /* since the last turn with work */
+	uint64_t due_ns;   /* until it has something to do by itself */
+};
+uint64_t control_rest_ns(const struct control_rest *r);
+
 static inline void
 tally(struct pbox_control *c, enum pbox_control_stat what)
 {

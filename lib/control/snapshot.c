@@ -342,6 +342,12 @@ snapshot_step(struct pbox_control *c)
 }
 
 bool
+snapshot_busy(const struct pbox_control *c)
+{
+	return c->snapshots.walking || c->snapshots.state != SNAPSHOT_IDLE;
+}
+
+bool
 snapshot_final(struct pbox_control *c, uint64_t now)
 {
 	struct snapshots *s = &c->snapshots;

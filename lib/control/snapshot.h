@@ -149,6 +149,8 @@ void snapshot_step(struct pbox_control *c);
 /* The clean stop: what has moved since its last snapshot is written, as long as the time allows. True:
  * done, or the time is over. */
 bool snapshot_final(struct pbox_control *c, uint64_t now);
+/* snapshot_step() has more to do, which does not wait for a tick. */
+bool snapshot_busy(const struct pbox_control *c);
 /* An operator asks. 0 or -errno with err. */
 int snapshot_ask(struct pbox_control *c, const char *job, unsigned *tables, struct pbox_error *err);
 /* From now on the next run of the job begins with its snapshot, or (withdraw) it does not. Without the

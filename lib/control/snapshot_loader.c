@@ -61,8 +61,10 @@ loader(void *arg)
 			snapshot_load(s->conf->dir, l);
 		pthread_mutex_lock(&s->lock);
 		s->loading = NULL;
-		if (l != NULL)
+		if (l != NULL) {
 			loader_add(&s->loaded, l);
+			pbox_dp_control_call(c->conf.dp);
+		}
 	}
 	pthread_mutex_unlock(&s->lock);
 	return NULL;

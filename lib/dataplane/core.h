@@ -15,6 +15,7 @@
 #include <rte_ring.h>
 
 #include "pbox_dataplane.h"
+#include "waker.h"
 
 #define BURST         PBOX_SHARD_BURST
 #define STASH         64   /* packets taken from a pool at a time */
@@ -28,6 +29,7 @@
 struct outbox {
 	uint16_t port, queue;
 	struct rte_ring *via; /* NULL: the queue is this core's own */
+	struct core *owner;   /* of the ring */
 	uint16_t n, burst;
 	struct rte_mbuf *m[PBOX_PORT_BURST_MAX];
 };
@@ -35,6 +37,7 @@ struct outbox {
 /* Datagrams for the shard of another core. */
 struct handoff {
 	struct rte_ring *ring; /* NULL: that core needs none from here */
+	struct core *owner;    /* that core */
 	uint16_t n;
 	struct rte_mbuf *m[BURST];
 };
@@ -88,6 +91,7 @@ struct core {
 
 	_Atomic uint64_t conflict; /* port << 48 | MAC, of the latest ARP_CONFLICT; 0: none */
 	unsigned empty;            /* turns without work in a row */
+	uint64_t worked_ns;        /* when the last turn with work began */
 	_Atomic int tid;
 	_Atomic bool running; /* pbox_dp_run() */
 
@@ -95,7 +99,10 @@ struct core {
 	bool sampled;
 	_Atomic uint32_t turns; /* written by the core alone */
 	uint64_t engine_tsc, answer_tsc, transmit_tsc;
-	bool epoll; /* receive interrupts are set up */
+	bool wakes;                             /* calls end its waits */
+	bool epoll;                             /* receive interrupts do, of all of its queues */
+	struct rte_epoll_event called;          /* of the waker's fd */
+	struct waker waker __rte_cache_aligned; /* others write it */
 };
 
 /* EAL memory that answers are sent from. */
@@ -128,6 +135,7 @@ struct pbox_dp {
 	unsigned unanswered[PBOX_PORT_CORES]; /* mails */
 	uint64_t taken[PBOX_PORT_CORES];      /* datagrams of sessions */
 	unsigned next_mail;
+	struct waker control;
 };
 
 static inline void
@@ -184,6 +192,22 @@ void core_note_conflict(struct core *c, const struct pbox_port *p, const struct 
 int core_send_for_control(struct pbox_dp *dp, const struct pbox_port *p, struct rte_mbuf *m);
 unsigned core_take_mail(struct core *c);
 /* idle.c */
+/* What a core without work does next. */
+struct idle_step {
+	enum { IDLE_PAUSE, IDLE_YIELD, IDLE_NAP, IDLE_WAIT } what;
+	uint64_t ns; /* how long at most, of the last two; only a wait is ended by others */
+};
+struct idle_state {
+	enum pbox_idle mode;
+	bool wakes, interrupts; /* as in struct core */
+	bool pending;           /* a round waits for the time at which it may end */
+	unsigned empty;         /* turns without work in a row, 1 at least */
+	uint64_t quiet_ns;      /* since the last one with work */
+};
+/* Pure. */
+struct idle_step idle_next(const struct idle_state *s);
+/* After something was put down for core @p to, by another thread than its own. */
+void core_call(struct core *to);
 void core_idle(struct core *c);
 void idle_start(struct core *c);
 void idle_stop(struct core *c);

@@ -111,7 +111,12 @@ core_to_control(struct core *c, enum pbox_gate gate, struct rte_mbuf *m)
 	m->l3_len = gate == PBOX_GATE_ANSWERED;
 	if (gate == PBOX_GATE_SESSION && rte_ring_free_count(r) < RING_CONTROL / 2)
 		return false;
-	return rte_ring_sp_enqueue(r, m) == 0;
+	if (rte_ring_sp_enqueue(r, m) != 0)
+		return false;
+	/* of a keep-alive that has its answer it hears when it comes by */
+	if (gate != PBOX_GATE_ANSWERED)
+		waker_call(&c->dp->control);
+	return true;
 }
 
 /* Give the control thread a datagram that came to a data port with a control frame at @p at in it. */

@@ -5,6 +5,7 @@
 /* What a core does when there is no work: polls, pauses, or sleeps until an interrupt. */
 
 #include <sched.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <time.h>
 
@@ -15,13 +16,20 @@
 
 #include "core.h"
 
+#define NS_PER_MS UINT64_C(1000000)
 /* Turns without work before a core that may sleep yields, and before it sleeps. */
 #define SPIN_TURNS  16
 #define YIELD_TURNS 48
 #define SLEEP_MIN   5000  /* ns */
-#define SLEEP_MAX   60000 /* ns: what a packet waits at most when nothing went on */
-/* Mail and packets of other cores raise no interrupt. */
-#define WAIT_MS 1
+#define SLEEP_MAX   60000 /* ns: what a packet waits at most when little was quiet before it */
+/* A wait for interrupts while frames come now and then, and rounds may wait for their time. */
+#define WAIT_SHORT NS_PER_MS
+/* So long without work, and nobody is likely to come soon: each turn costs a switch of the CPU, and cold caches. */
+#define QUIET_NS (50 * NS_PER_MS)
+/* Then: where packets wake a core; and where only others of the box do, and packets wait. It is never long, as turns
+ * are watched, and leases go on with them (control's listen.c). */
+#define WAIT_WOKEN  (20 * NS_PER_MS)
+#define WAIT_UNSEEN (2 * NS_PER_MS)
 
 enum pbox_idle
 pbox_dp_idle_auto(unsigned n_cores, unsigned n_cpus, bool shared)
@@ -30,26 +38,25 @@ pbox_dp_idle_auto(unsigned n_cores, unsigned n_cpus, bool shared)
 	return shared || n_cpus < n_cores + 2 ? PBOX_IDLE_SLEEP : PBOX_IDLE_POLL;
 }
 
-static void
-idle_nap(struct core *c)
+struct idle_step
+idle_next(const struct idle_state *s)
 {
-	unsigned doublings = (c->empty - YIELD_TURNS) / 8;
-	long ns = doublings < 4 ? SLEEP_MIN << doublings : SLEEP_MAX;
-	struct timespec t = {.tv_nsec = ns < SLEEP_MAX ? ns : SLEEP_MAX};
+	unsigned doublings;
+	uint64_t ns;
 
-	core_count(c, PBOX_CS_SLEEPS, 1);
-	nanosleep(&t, NULL);
-}
-
-static void
-adaptive(struct core *c)
-{
-	if (c->empty <= SPIN_TURNS)
-		rte_pause();
-	else if (c->empty <= YIELD_TURNS)
-		sched_yield();
-	else
-		idle_nap(c);
+	if (s->mode == PBOX_IDLE_POLL)
+		return (struct idle_step){.what = IDLE_PAUSE};
+	if (s->mode == PBOX_IDLE_YIELD)
+		return (struct idle_step){.what = IDLE_YIELD};
+	if (s->empty <= YIELD_TURNS)
+		return (struct idle_step){.what = s->empty <= SPIN_TURNS ? IDLE_PAUSE : IDLE_YIELD};
+	if (s->wakes && !s->pending && s->quiet_ns >= QUIET_NS)
+		return (struct idle_step){IDLE_WAIT, s->interrupts ? WAIT_WOKEN : WAIT_UNSEEN};
+	if (s->wakes && s->interrupts && s->mode == PBOX_IDLE_INTERRUPT)
+		return (struct idle_step){IDLE_WAIT, WAIT_SHORT};
+	doublings = (s->empty - YIELD_TURNS) / 8;
+	ns = doublings < 4 ? (uint64_t)SLEEP_MIN << doublings : SLEEP_MAX;
+	return (struct idle_step){IDLE_NAP, ns < SLEEP_MAX ? ns : SLEEP_MAX};
 }
 
 static void
@@ -71,45 +78,68 @@ queues_empty(const struct core *c)
 	return true;
 }
 
+/* Until a packet comes, somebody calls, or the time is over. */
 static void
-wait_interrupt(struct core *c)
+idle_wait(struct core *c, uint64_t ns)
 {
 	struct rte_epoll_event ev[8];
 
-	if (c->empty <= YIELD_TURNS) {
-		adaptive(c);
+	if (!waker_sleep(&c->waker))
 		return;
-	}
-	arm(c, true);
+	if (c->epoll)
+		arm(c, true);
 	/* what came before the interrupt was armed raises none */
-	if (queues_empty(c)) {
+	if (!c->epoll || queues_empty(c)) {
 		core_count(c, PBOX_CS_SLEEPS, 1);
-		rte_epoll_wait(RTE_EPOLL_PER_THREAD, ev, 8, WAIT_MS);
+		rte_epoll_wait(RTE_EPOLL_PER_THREAD, ev, 8, (int)(ns / NS_PER_MS));
 	}
-	arm(c, false);
+	if (c->epoll)
+		arm(c, false);
+	waker_woke(&c->waker);
 }
 
 void
 core_idle(struct core *c)
 {
-	switch (c->dp->conf.idle) {
-	case PBOX_IDLE_POLL:
+	const struct idle_state now = {
+		.mode = c->dp->conf.idle,
+		.wakes = c->wakes,
+		.interrupts = c->epoll,
+		.pending = pbox_shard_paces(c->shard),
+		.empty = c->empty,
+		.quiet_ns = c->now_ns - c->worked_ns,
+	};
+	const struct idle_step next = idle_next(&now);
+	const struct timespec t = {.tv_nsec = (long)next.ns};
+
+	switch (next.what) {
+	case IDLE_PAUSE:
 		rte_pause();
 		break;
-	case PBOX_IDLE_YIELD:
+	case IDLE_YIELD:
 		sched_yield();
 		break;
-	case PBOX_IDLE_INTERRUPT:
-		if (c->epoll) {
-			wait_interrupt(c);
-			break;
-		}
-		__attribute__((fallthrough)); /* no interrupts here */
-	case PBOX_IDLE_AUTO:                  /* the caller has decided */
-	case PBOX_IDLE_SLEEP:
-		adaptive(c);
+	case IDLE_NAP:
+		core_count(c, PBOX_CS_SLEEPS, 1);
+		nanosleep(&t, NULL);
+		break;
+	case IDLE_WAIT:
+		idle_wait(c, next.ns);
 		break;
 	}
+}
+
+static bool
+may_sleep(const struct core *c)
+{
+	return c->dp->conf.idle != PBOX_IDLE_POLL && c->dp->conf.idle != PBOX_IDLE_YIELD;
+}
+
+void
+core_call(struct core *to)
+{
+	if (may_sleep(to))
+		waker_call(&to->waker);
 }
 
 static int
@@ -132,12 +162,14 @@ idle_start(struct core *c)
 	/* else the kernel adds 50 us to each sleep */
 	prctl(PR_SET_TIMERSLACK, 1UL);
 	atomic_store_explicit(&c->tid, rte_sys_gettid(), memory_order_relaxed);
-	if (c->dp->conf.idle != PBOX_IDLE_INTERRUPT || c->n_rxq == 0)
+	if (!may_sleep(c))
 		return;
+	c->called.epdata.event = EPOLLIN;
+	c->wakes = rte_epoll_ctl(RTE_EPOLL_PER_THREAD, EPOLL_CTL_ADD, c->waker.fd, &c->called) == 0;
 	for (unsigned q = 0; q < c->n_rxq; q++)
 		if (!c->rxq[q].port->rx_intr)
 			return;
-	c->epoll = epoll_ctl_all(c, RTE_INTR_EVENT_ADD) == 0;
+	c->epoll = c->wakes && epoll_ctl_all(c, RTE_INTR_EVENT_ADD) == 0;
 }
 
 void
@@ -145,4 +177,7 @@ idle_stop(struct core *c)
 {
 	if (c->epoll)
 		epoll_ctl_all(c, RTE_INTR_EVENT_DEL);
+	if (c->wakes)
+		rte_epoll_ctl(RTE_EPOLL_PER_THREAD, EPOLL_CTL_DEL, c->waker.fd, &c->called);
+	c->epoll = c->wakes = false;
 }

@@ -88,6 +88,7 @@ pbox_dp_run(void *core)
 		if (pbox_dp_turn(c) > 0) {
 			core_count(c, PBOX_CS_CYCLES_BUSY, rte_rdtsc() - c->tsc);
 			c->empty = 0;
+			c->worked_ns = c->now_ns;
 		} else {
 			core_count(c, PBOX_CS_CYCLES_IDLE, rte_rdtsc() - c->tsc);
 			c->empty++;
@@ -104,6 +105,8 @@ void
 pbox_dp_stop(struct pbox_dp *dp)
 {
 	atomic_store_explicit(&dp->stop, true, memory_order_relaxed);
+	for (unsigned i = 0; i < dp->conf.n_cores; i++)
+		core_call(dp->core[i]);
 }
 
 bool

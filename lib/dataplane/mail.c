@@ -5,6 +5,8 @@
 /* The control thread's side of a core: mails to and from its shard, control datagrams. */
 
 #include <errno.h>
+#include <poll.h>
+#include <time.h>
 
 #include "core.h"
 
@@ -33,6 +35,7 @@ pbox_dp_post(struct pbox_dp *dp, const struct pbox_mail *m)
 	ret = rte_ring_sp_enqueue_elem(
 		dp->core[m->shard]->mail_in, (void *)(uintptr_t)m, sizeof(*m));
 	PBOX_ASSERT(ret == 0);
+	core_call(dp->core[m->shard]);
 }
 
 bool
@@ -99,8 +102,10 @@ core_send_for_control(struct pbox_dp *dp, const struct pbox_port *p, struct rte_
 	struct core *c = dp->core[p->conf.core[0]];
 
 	m->port = p->conf.id;
-	if (rte_ring_sp_enqueue(c->from_control, m) == 0)
+	if (rte_ring_sp_enqueue(c->from_control, m) == 0) {
+		core_call(c);
 		return 0;
+	}
 	rte_pktmbuf_free(m);
 	dp->control_lost++;
 	return -ENOBUFS;
@@ -121,6 +126,25 @@ pbox_dp_control_send(struct pbox_dp *dp, const struct pbox_send *s)
 		return -ENOBUFS;
 	}
 	return core_send_for_control(dp, p, m);
+}
+
+void
+pbox_dp_control_wait(struct pbox_dp *dp, uint64_t ns)
+{
+	const struct timespec t = {
+		.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+	struct pollfd fd = {.fd = dp->control.fd, .events = POLLIN};
+
+	if (!waker_sleep(&dp->control))
+		return;
+	ppoll(&fd, 1, &t, NULL);
+	waker_woke(&dp->control);
+}
+
+void
+pbox_dp_control_call(struct pbox_dp *dp)
+{
+	waker_call(&dp->control);
 }
 
 uint64_t

@@ -237,6 +237,12 @@ int pbox_dp_probe(struct pbox_dp *dp, unsigned port);
 /** Who claimed the address of a port of ours last, on a core: false: nobody. @p port is that of ethdev. */
 bool pbox_dp_conflict(const struct pbox_dp *dp, unsigned core, uint16_t *port, uint8_t mac[6]);
 uint64_t pbox_dp_control_lost(const struct pbox_dp *dp);
+/** Sleep until a core has something for the control thread (datagrams, keep-alives that were answered excepted; mails),
+ * until somebody calls, or for @p ns. Returns at once, once, if that was so since the last time: look at all of it
+ * after each. */
+void pbox_dp_control_wait(struct pbox_dp *dp, uint64_t ns);
+/** Any thread, also a signal handler: end that sleep, or the next one. */
+void pbox_dp_control_call(struct pbox_dp *dp);
 
 /** Mails that are under way to one shard, answers included: all that its jobs may have (pbox_engine.h). Each of the two
  * rings of a core holds as many, so neither is ever full. */

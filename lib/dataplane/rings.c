@@ -33,6 +33,7 @@ hand_ring(struct core *from, struct core *to)
 	h->ring = ring(to, "rx", from->index, to->index, RING_HANDOFF, sizeof(void *));
 	if (h->ring == NULL)
 		return -rte_errno;
+	h->owner = to;
 	from->target[from->n_targets++] = to->index;
 	to->rx_in[to->n_rx_in++] = h->ring;
 	return 0;
@@ -59,6 +60,7 @@ rings_serve(struct pbox_dp *dp, struct pbox_port *p, unsigned i)
 		o->via = ring(via, kind, c->index, via->index, RING_HANDOFF, sizeof(void *));
 		if (o->via == NULL)
 			return -rte_errno;
+		o->owner = via;
 		via->tx_in[via->n_tx_in++] = o->via;
 	}
 	for (unsigned q = 0; q < p->n_queues; q++) {

@@ -82,6 +82,7 @@ hand_flush(struct core *c, struct handoff *h)
 	for (unsigned i = sent; i < h->n; i++)
 		rx_drop(c, h->m[i], PBOX_CS_DROP_HANDOFF_FULL);
 	h->n = 0;
+	core_call(h->owner);
 }
 
 /* A datagram for this port: to control, to our shard, or to the core whose shard it is. */

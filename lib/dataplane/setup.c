@@ -15,6 +15,7 @@
 
 #include "core.h"
 
+#define WAKER_FAIL   "no eventfd to wake a %s with: %s. Raise the limit of open files (ulimit -n)"
 #define CONTROL_ROOM (RTE_PKTMBUF_HEADROOM + 2048)
 
 /* The smallest page that bounds a piece for a device (2 MiB): QEMU's e1000e cannot take one that goes on in a page
@@ -171,11 +172,15 @@ core_create(struct pbox_dp *dp, unsigned i, struct pbox_error *err)
 	size_t size = core_size(), at = CORE_STRUCT;
 	struct pbox_shard_conf sc;
 	struct core *c;
+	int ret;
 
 	c = rte_zmalloc_socket("pbox_core", size, 2 * PBOX_CACHE_LINE, node);
 	if (c == NULL)
 		return pbox_memory_fail(err, "a data core needs", node, size);
 	dp->core[i] = c;
+	ret = waker_open(&c->waker);
+	if (ret != 0)
+		return pbox_fail(err, -ret, WAKER_FAIL, "data core", strerror(-ret));
 	c->dp = dp;
 	c->index = (uint16_t)i;
 	c->node = node;
@@ -244,10 +249,14 @@ pbox_dp_create(const struct pbox_dp_conf *conf, struct pbox_error *err)
 	}
 	PBOX_ASSERT(conf->n_cores <= PBOX_PORT_CORES && conf->n_regions <= PBOX_MAX_NODES);
 	dp->conf = *conf;
+	ret = waker_open(&dp->control);
+	if (ret != 0)
+		pbox_fail(err, -ret, WAKER_FAIL, "control thread", strerror(-ret));
 	dp->iova_is_va = rte_eal_iova_mode() == RTE_IOVA_VA;
 	dp->ns_mult = (uint64_t)(1e9 * 4294967296.0 / (double)rte_get_tsc_hz());
 	dp->us_mult = (uint64_t)(1e6 * 4294967296.0 / (double)rte_get_tsc_hz());
-	ret = packet_field(dp, err);
+	if (ret == 0)
+		ret = packet_field(dp, err);
 	for (unsigned p = 0; p < conf->n_ports; p++) {
 		struct pbox_port *port = &conf->port[p];
 
@@ -372,12 +381,15 @@ pbox_dp_destroy(struct pbox_dp *dp)
 		return;
 	rings_free(dp);
 	for (unsigned i = 0; i < dp->conf.n_cores; i++) {
-		if (dp->core[i] != NULL)
+		if (dp->core[i] != NULL) {
 			pbox_shard_destroy(dp->core[i]->shard);
+			waker_close(&dp->core[i]->waker);
+		}
 		rte_free(dp->core[i]);
 		rte_mempool_free(dp->packets[i]);
 	}
 	rte_mempool_free(dp->control_pool);
+	waker_close(&dp->control);
 	for (unsigned i = 0; i < dp->n_regions; i++)
 		free(dp->region[i].iova);
 	free(dp);

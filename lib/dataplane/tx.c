@@ -43,6 +43,7 @@ outbox_flush(struct core *c, struct outbox *o)
 	}
 	if (o->via != NULL) {
 		core_count(c, PBOX_CS_TX_HANDOFF, sent);
+		core_call(o->owner);
 	} else {
 		core_count(c, PBOX_CS_TX_PACKETS, sent);
 		core_count(c, PBOX_CS_TX_BYTES, bytes);

@@ -375,6 +375,7 @@ core_mail(void *ctx, const struct pbox_mail *m)
 	int ret = rte_ring_sp_enqueue_elem(c->mail_out, (void *)(uintptr_t)m, sizeof(*m));
 
 	PBOX_ASSERT(ret == 0); /* PBOX_DP_MAILS */
+	waker_call(&c->dp->control);
 }
 
 const struct pbox_shard_ops core_ops = {

@@ -124,8 +124,10 @@ pbox_port_link_change(struct pbox_port *p)
 	unsigned events = atomic_load_explicit(&p->link_events, memory_order_relaxed);
 	int up;
 
-	/* with interrupts nothing is asked of the device until it says something */
-	if (p->dev.lsc && p->dev.kernel_if[0] == '\0' && p->link_up >= 0 && events == p->link_seen)
+	/* with interrupts nothing is asked of the device until it says something; one of a single vector, which is that
+	 * of packets, never says it */
+	if (p->dev.lsc && !p->rx_intr && p->dev.kernel_if[0] == '\0' && p->link_up >= 0 &&
+		events == p->link_seen)
 		return 0;
 	p->link_seen = events;
 	up = is_up(p);

@@ -39,6 +39,13 @@ struct rte_flow;
 #define PBOX_PORT_MBUF_PRIV 24
 #define PBOX_PORT_CACHE     256 /**< packets that one core keeps of a pool */
 
+/** Receive interrupts. */
+enum pbox_port_intr {
+	PBOX_PORT_INTR_NONE,
+	PBOX_PORT_INTR_USED,   /**< where the device has them */
+	PBOX_PORT_INTR_WANTED, /**< and it gets a note where it has none */
+};
+
 struct pbox_port_conf {
 	uint16_t id;          /**< of ethdev */
 	const char *where;    /**< for messages: "[port 0] (pbox.conf line 3)" */
@@ -49,9 +56,9 @@ struct pbox_port_conf {
 	uint16_t rx_desc, tx_desc; /**< 0: auto */
 	enum pbox_steer steer;
 	const char *steer_where; /**< for messages: "[port 0] steer = flow (pbox.conf line 5)" */
-	bool rx_intr;            /**< wanted: receive interrupts */
-	uint32_t hold;           /**< received packets that each core may keep */
-	uint16_t control_port;   /**< UDP; that of core i is control_port + 1 + i */
+	enum pbox_port_intr rx_intr;
+	uint32_t hold;         /**< received packets that each core may keep */
+	uint16_t control_port; /**< UDP; that of core i is control_port + 1 + i */
 	unsigned n_cores;
 	uint16_t core[PBOX_PORT_CORES]; /**< data cores that serve the port, by their index */
 	const struct pbox_port_core

@@ -12,8 +12,6 @@
 #define RX_DESC 1024
 #define TX_DESC 1024
 
-#define NO_INTERRUPTS "no receive interrupts: its cores sleep instead"
-
 void
 port_note(struct pbox_port *p, const char *fmt, ...)
 {
@@ -55,6 +53,13 @@ try_configure(struct pbox_port *p, const struct rte_eth_dev_info *info, struct r
 	return rte_eth_dev_configure(p->conf.id, p->n_queues, p->n_queues, c);
 }
 
+static void
+note_interrupts(struct pbox_port *p)
+{
+	if (p->conf.rx_intr == PBOX_PORT_INTR_WANTED)
+		port_note(p, "no receive interrupts: its cores sleep instead");
+}
+
 /* Configure. Interrupts, and more than one queue, are asked for and done without: a bond says it has
  * queues that its slaves do not have. */
 static int
@@ -64,13 +69,13 @@ configure(struct pbox_port *p, const struct rte_eth_dev_info *info, struct rte_e
 	unsigned wanted = p->n_queues;
 	int ret;
 
-	p->rx_intr = p->conf.rx_intr;
+	p->rx_intr = p->conf.rx_intr != PBOX_PORT_INTR_NONE;
 	ret = try_configure(p, info, c);
 	if (ret != 0 && p->rx_intr) {
 		p->rx_intr = false;
 		ret = try_configure(p, info, c);
 		if (ret == 0)
-			port_note(p, NO_INTERRUPTS);
+			note_interrupts(p);
 	}
 	if (ret != 0 && wanted > 1) {
 		p->n_queues = 1;
@@ -269,7 +274,27 @@ check_interrupts(struct pbox_port *p)
 	for (uint16_t q = 0; p->rx_intr && q < p->n_queues; q++)
 		p->rx_intr = rte_eth_dev_rx_intr_ctl_q_get_fd(p->conf.id, q) >= 0;
 	if (!p->rx_intr)
-		port_note(p, NO_INTERRUPTS);
+		note_interrupts(p);
+}
+
+/* A device may find out only now that it has too few vectors. */
+static int
+start_without_interrupts(struct pbox_port *p, struct pbox_error *err)
+{
+	struct rte_eth_dev_info info;
+	struct rte_eth_conf c;
+	int ret = rte_eth_dev_info_get(p->conf.id, &info);
+
+	p->rx_intr = false;
+	if (ret == 0)
+		ret = try_configure(p, &info, &c);
+	if (ret == 0)
+		ret = queues(p, &info, err);
+	if (ret == 0)
+		ret = rte_eth_dev_start(p->conf.id);
+	if (ret == 0)
+		note_interrupts(p);
+	return ret;
 }
 
 int
@@ -279,6 +304,8 @@ pbox_port_start(struct pbox_port *p, struct pbox_error *err)
 
 	port_link_watch(p);
 	ret = rte_eth_dev_start(p->conf.id);
+	if (ret != 0 && p->rx_intr)
+		ret = start_without_interrupts(p, err);
 	if (ret != 0)
 		return pbox_fail(
 			err, -ret, PORT_FMT " does not start: %s", PORT_ARGS(p), strerror(-ret));

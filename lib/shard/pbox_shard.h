@@ -146,6 +146,8 @@ void pbox_shard_away(struct pbox_shard *s, uint64_t ns);
  * @return how many have ended
  */
 unsigned pbox_shard_pace(struct pbox_shard *s, uint64_t now_ns);
+/** Are there such rounds, of which some end without another frame? */
+bool pbox_shard_paces(const struct pbox_shard *s);
 
 /** What becomes of a datagram for the control thread. */
 enum pbox_gate {

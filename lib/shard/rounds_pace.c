@@ -100,6 +100,12 @@ pace_job(struct pbox_shard *s, struct pbox_shard_job *j)
 	return n;
 }
 
+bool
+pbox_shard_paces(const struct pbox_shard *s)
+{
+	return s->paced != NULL;
+}
+
 unsigned
 pbox_shard_pace(struct pbox_shard *s, uint64_t now_ns)
 {

@@ -483,7 +483,33 @@ always_more(void)
 	rig_stop(&rig);
 }
 
+/* How long the control thread sleeps, by what goes on. */
+static void
+rests(void)
+{
+	const uint64_t ms = UINT64_C(1000000);
+	struct control_rest r = {.quiet_ns = 50 * ms - 1, .due_ns = 20 * ms};
+
+	UNIT_EQ_U64(control_rest_ns(&r), 50000);
+	r.empty = 4;
+	UNIT_EQ_U64(control_rest_ns(&r), 800000);
+	r.empty = 5;
+	UNIT_EQ_U64(control_rest_ns(&r), ms);
+	r.empty = UINT32_MAX;
+	UNIT_EQ_U64(control_rest_ns(&r), ms);
+	r.quiet_ns = 50 * ms; /* until the next tick, or sign of life */
+	UNIT_EQ_U64(control_rest_ns(&r), 20 * ms);
+	r.due_ns = 3 * ms;
+	UNIT_EQ_U64(control_rest_ns(&r), 3 * ms);
+	r.due_ns = 0;
+	UNIT_EQ_U64(control_rest_ns(&r), ms);
+	r.due_ns = 20 * ms;
+	r.busy = true;
+	UNIT_EQ_U64(control_rest_ns(&r), ms);
+}
+
 const struct unit_test unit_tests[] = {
+	{"rests", rests},
 	{"snapshots that are not set aside", not_set_aside},
 	{"late or away", late_or_away},
 	{"always more", always_more},

@@ -2,10 +2,10 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <poll.h>
 #include <string.h>
 
-#include <pbox_dataplane.h>
-
+#include "../../../lib/dataplane/core.h"
 #include "unit.h"
 
 const char unit_suite[] = "dataplane: decisions";
@@ -77,6 +77,110 @@ idle_auto(void)
 }
 
 /* What a kernel leaves in the checksum field when hardware shall finish it. */
+#define MS UINT64_C(1000000)
+
+static struct idle_step
+step(enum pbox_idle mode, bool interrupts, unsigned empty, uint64_t quiet_ns)
+{
+	return idle_next(&(struct idle_state){.mode = mode,
+		.wakes = true,
+		.interrupts = interrupts,
+		.empty = empty,
+		.quiet_ns = quiet_ns});
+}
+
+static void
+step_is(struct idle_step s, unsigned what, uint64_t ns)
+{
+	UNIT_EQ_U64(s.what, what);
+	UNIT_EQ_U64(s.ns, ns);
+}
+
+static void
+idle_steps(void)
+{
+	const enum pbox_idle both[] = {PBOX_IDLE_SLEEP, PBOX_IDLE_INTERRUPT};
+	struct idle_state s = {.mode = PBOX_IDLE_SLEEP,
+		.wakes = true,
+		.interrupts = true,
+		.empty = 1000,
+		.quiet_ns = 3600 * 1000 * MS};
+
+	/* these never leave the CPU */
+	step_is(step(PBOX_IDLE_POLL, true, 1000000, 3600 * 1000 * MS), IDLE_PAUSE, 0);
+	step_is(step(PBOX_IDLE_YIELD, true, 1000000, 3600 * 1000 * MS), IDLE_YIELD, 0);
+	for (unsigned i = 0; i < 2; i++) {
+		/* where work has just been, however long it was quiet before */
+		step_is(step(both[i], true, 1, 0), IDLE_PAUSE, 0);
+		step_is(step(both[i], true, 16, 1000 * MS), IDLE_PAUSE, 0);
+		step_is(step(both[i], true, 17, 0), IDLE_YIELD, 0);
+		step_is(step(both[i], true, 48, 1000 * MS), IDLE_YIELD, 0);
+		/* it is quiet: packets wake it, or are looked for */
+		step_is(step(both[i], true, 49, 50 * MS), IDLE_WAIT, 20 * MS);
+		step_is(step(both[i], false, 49, 50 * MS), IDLE_WAIT, 2 * MS);
+		step_is(step(both[i], true, 1u << 31, UINT64_MAX), IDLE_WAIT, 20 * MS);
+		/* not yet */
+		step_is(step(both[i], false, 49, 50 * MS - 1), IDLE_NAP, 5000);
+		step_is(step(both[i], false, 56, 50 * MS - 1), IDLE_NAP, 10000);
+		step_is(step(both[i], false, 79, 50 * MS - 1), IDLE_NAP, 40000);
+		step_is(step(both[i], false, 80, 50 * MS - 1), IDLE_NAP, 60000);
+		step_is(step(both[i], false, 1u << 31, 50 * MS - 1), IDLE_NAP, 60000);
+	}
+	step_is(step(PBOX_IDLE_SLEEP, true, 80, 50 * MS - 1), IDLE_NAP, 60000);
+	step_is(step(PBOX_IDLE_INTERRUPT, true, 49, 0), IDLE_WAIT, MS);
+	/* a round that waits for its time needs turns */
+	s.pending = true;
+	step_is(idle_next(&s), IDLE_NAP, 60000);
+	s.mode = PBOX_IDLE_INTERRUPT;
+	step_is(idle_next(&s), IDLE_WAIT, MS);
+	/* and a core that nobody can call is never long away */
+	s.pending = s.wakes = false;
+	step_is(idle_next(&s), IDLE_NAP, 60000);
+}
+
+/* There is something to be read: a wait for it ends. */
+static bool
+rung(const struct waker *w)
+{
+	struct pollfd fd = {.fd = w->fd, .events = POLLIN};
+
+	return poll(&fd, 1, 0) == 1;
+}
+
+static void
+calls(void)
+{
+	struct waker w;
+
+	CU_ASSERT_FATAL(waker_open(&w) == 0);
+	/* before the sleep, once or twice: there is none, once */
+	waker_call(&w);
+	waker_call(&w);
+	CU_ASSERT_FALSE(rung(&w)); /* no system call where nobody sleeps */
+	CU_ASSERT_FALSE(waker_sleep(&w));
+	CU_ASSERT_TRUE(waker_sleep(&w));
+	CU_ASSERT_FALSE(rung(&w));
+	/* in it: it ends */
+	waker_call(&w);
+	waker_call(&w);
+	CU_ASSERT_TRUE(rung(&w));
+	waker_woke(&w);
+	CU_ASSERT_FALSE(rung(&w));
+	/* one who has called in a sleep, and rings when that is over */
+	CU_ASSERT_TRUE(waker_sleep(&w));
+	UNIT_EQ_U64(atomic_exchange(&w.state, WAKER_CALLED), WAKER_ASLEEP);
+	waker_woke(&w);
+	waker_ring(&w);
+	CU_ASSERT_TRUE(waker_sleep(&w));
+	CU_ASSERT_TRUE(rung(&w)); /* for nothing */
+	waker_woke(&w);
+	CU_ASSERT_TRUE(waker_sleep(&w));
+	CU_ASSERT_FALSE(rung(&w)); /* but not forever */
+	waker_woke(&w);
+	waker_close(&w);
+	UNIT_EQ_U64((unsigned)(w.fd + 1), 0);
+}
+
 static void
 partial_checksum(void)
 {
@@ -121,6 +225,8 @@ const struct unit_test unit_tests[] = {
 	{"endpoints", endpoints},
 	{"shared address", shared_address},
 	{"idle auto", idle_auto},
+	{"idle steps", idle_steps},
+	{"calls", calls},
 	{"partial checksum", partial_checksum},
 	{"counter names", counter_names},
 	{NULL, NULL},

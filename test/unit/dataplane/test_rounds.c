@@ -263,10 +263,14 @@ mail_full(void)
 		m.kind = i == 0                  ? PBOX_MAIL_OPEN_JOB
 			 : i < PBOX_DP_MAILS - 1 ? PBOX_MAIL_WHY
 						 : PBOX_MAIL_CLOSE_JOB;
+		atomic_store(&rig.dp->core[0]->waker.state, WAKER_ASLEEP);
+		atomic_store(&rig.dp->control.state, WAKER_ASLEEP);
 		pbox_dp_post(rig.dp, &m);
+		UNIT_EQ_U64(atomic_load(&rig.dp->core[0]->waker.state), WAKER_CALLED);
 	}
 	for (unsigned i = 0; i < PBOX_DP_MAILS; i++)
 		pbox_dp_turn(pbox_dp_core(rig.dp, 0));
+	UNIT_EQ_U64(atomic_load(&rig.dp->control.state), WAKER_CALLED); /* answers */
 	while (pbox_dp_mail(rig.dp, &m))
 		n++;
 	UNIT_EQ_U64(n, PBOX_DP_MAILS);
@@ -274,7 +278,65 @@ mail_full(void)
 	rig_stop(&rig);
 }
 
+static int
+state_of(unsigned core)
+{
+	return atomic_load(&rig.dp->core[core]->waker.state);
+}
+
+static void
+all_asleep(void)
+{
+	atomic_store(&rig.dp->control.state, WAKER_ASLEEP);
+	for (unsigned i = 0; i < rig.o.cores; i++)
+		atomic_store(&rig.dp->core[i]->waker.state, WAKER_ASLEEP);
+}
+
+/* Whatever is put down for a thread that may sleep calls it. Core 1 has no queue: all that it gets, and sends, goes
+ * through core 0. */
+static void
+who_is_called(void)
+{
+	rig_start(&rig, &(struct rig_options){.queues = 1, .cores = 2});
+	all_asleep();
+	CU_ASSERT_FATAL(worker_join(&rig, &w[0], 0, 1)); /* frames of control, and answers */
+	UNIT_EQ_U64(atomic_load(&rig.dp->control.state), WAKER_CALLED);
+	UNIT_EQ_U64(state_of(0), WAKER_CALLED);
+	CU_ASSERT_FATAL(worker_declare(&w[0], 3000));
+	CU_ASSERT_FATAL(worker_map(&w[0]));
+	rig_pump(&rig);
+	all_asleep();
+	worker_push(&w[0], 0, 1); /* to both cores */
+	pbox_dp_turn(pbox_dp_core(rig.dp, 0));
+	UNIT_EQ_U64(state_of(1), WAKER_CALLED);
+	UNIT_EQ_U64(state_of(0), WAKER_ASLEEP);
+	pbox_dp_turn(pbox_dp_core(rig.dp, 1));
+	UNIT_EQ_U64(state_of(0), WAKER_CALLED); /* its answers */
+	all_asleep();
+	pbox_dp_announce(rig.dp, 0);
+	UNIT_EQ_U64(state_of(0), WAKER_CALLED);
+	UNIT_EQ_U64(state_of(1), WAKER_ASLEEP);
+	rig_pump(&rig);
+	all_asleep();
+	pbox_control_stop(rig.control);
+	UNIT_EQ_U64(atomic_load(&rig.dp->control.state), WAKER_CALLED);
+	/* a datagram; but it is not woken to hear of a keep-alive that has its answer */
+	all_asleep();
+	CU_ASSERT_TRUE(
+		core_to_control(rig.dp->core[0], PBOX_GATE_ANSWERED, rte_pktmbuf_alloc(rig.pool)));
+	UNIT_EQ_U64(atomic_load(&rig.dp->control.state), WAKER_ASLEEP);
+	CU_ASSERT_TRUE(
+		core_to_control(rig.dp->core[0], PBOX_GATE_STRANGER, rte_pktmbuf_alloc(rig.pool)));
+	UNIT_EQ_U64(atomic_load(&rig.dp->control.state), WAKER_CALLED);
+	all_asleep();
+	pbox_dp_stop(rig.dp);
+	UNIT_EQ_U64(state_of(0), WAKER_CALLED);
+	UNIT_EQ_U64(state_of(1), WAKER_CALLED);
+	rig_stop(&rig);
+}
+
 const struct unit_test unit_tests[] = {
+	{"who is called", who_is_called},
 	{"one core", one_core},
 	{"a port that copies", copying_port},
 	{"a core without a queue", core_without_queue},

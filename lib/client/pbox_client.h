@@ -93,7 +93,8 @@ PBOX_CLIENT_API int pbox_client_declare(struct pbox_client *c, const struct pbox
 
 /** Round of this client's next push to a table, after those that it has submitted; 0: there is no such table. Pushes that
  * the box has refused or lost are pushed again, and rounds may end without this client (policy shrink): neither counts as it
- * was submitted. While a box that was started again asks what its workers have, it waits (timeout_ms at most). */
+ * was submitted. While a box that was started again asks what its workers have, it waits (timeout_ms at most); of a table of 0 elements
+ * nothing is asked. */
 PBOX_CLIENT_API uint32_t pbox_client_next_round(struct pbox_client *c, uint32_t table);
 
 /** Hyper-parameters of a group (0xFFFF: all) from a round on; returns when the box has them (R7.3).

@@ -78,7 +78,10 @@ pbox_worker_next_round(const struct pbox_worker *w, struct pbox_worker_table *t,
 {
 	if (t->recount)
 		next_recount(w, t);
-	*restoring = (t->restoring != 0 || __atomic_load_n(&t->owing, __ATOMIC_RELAXED) > 0) &&
+	/* a table of 0 elements has nothing that a box could lose: nobody waits until all have declared it again, and some of them
+	 * may have left */
+	*restoring = t->frags > 0 &&
+		     (t->restoring != 0 || __atomic_load_n(&t->owing, __ATOMIC_RELAXED) > 0) &&
 		     !w->failed && !w->shut;
 	return t->pushed_to + 1;
 }

@@ -306,6 +306,65 @@ test_after_the_end(void)
 	end();
 }
 
+/* A table of 0 elements has rounds of this worker alone. A box that was started again has nothing of it to ask for: who goes by
+ * the next round does not wait for one that has left. */
+static void
+test_no_elements(void)
+{
+	static const struct pbox_client_tensor none[] = {{.elements = 0}, {.elements = 0}};
+
+	for (unsigned discipline = 0; discipline <= PBOX_DISCIPLINE_CLOCK; discipline++) {
+		struct pbox_client_table table = {.size = sizeof(table),
+			.mode = discipline == PBOX_DISCIPLINE_CLOCK ? PBOX_MODE_OPTIMISER
+								    : PBOX_MODE_ALLREDUCE,
+			.op = PBOX_OP_SUM,
+			.optimiser =
+				discipline == PBOX_DISCIPLINE_CLOCK ? PBOX_OPT_ADD : PBOX_OPT_NONE,
+			.push_format = PBOX_FMT_FP32,
+			.pull_format = PBOX_FMT_FP32,
+			.n = 2,
+			.tensors = none,
+			.discipline = (uint8_t)discipline};
+		uint64_t until;
+
+		peers_begin(&(struct peers_conf){.workers = WORKERS, .path_known = true});
+		memset(program, 0, sizeof(program));
+		tick = world.now;
+		peers_await_sessions(1, &tick);
+		for (unsigned i = 0; i < WORKERS; i++) {
+			program[i].declaration = (struct pbox_worker_declaration){.what = &table};
+			pbox_worker_declare(peer[i].w, &program[i].declaration);
+			peer[i].due = world.now;
+		}
+		for (unsigned i = 0; i < WORKERS; i++) {
+			while (program[i].declaration.state == PBOX_WORKER_DECLARING)
+				step();
+			CU_ASSERT_FATAL(program[i].declaration.state == PBOX_WORKER_DECLARED);
+			program[i].table = program[i].declaration.table;
+		}
+		for (unsigned i = 0; i < WORKERS; i++) {
+			submit(i, 0, PBOX_CLIENT_PUSH, 1, 2);
+			UNIT_EQ_U64(await(i, 0), 0);
+			UNIT_EQ_U64(next_round(i), 2);
+		}
+		peer[1].stopped = true;
+		crash();
+		until = world.now + 10 * SEC;
+		while (world.now < until) {
+			bool restoring;
+
+			step();
+			UNIT_EQ_U64(
+				pbox_worker_next_round(peer[0].w, program[0].table, &restoring), 2);
+			CU_ASSERT_FALSE_FATAL(restoring);
+		}
+		submit(0, 0, PBOX_CLIENT_PUSH, 1, 2);
+		UNIT_EQ_U64(await(0, 0), 0);
+		UNIT_EQ_U64(next_round(0), 3);
+		end();
+	}
+}
+
 /* Worker 0 has pushed before it has given what the round begins with: it waits for itself, and the other for it. */
 static void
 test_waits_for_init(void)
@@ -334,6 +393,7 @@ const struct unit_test unit_tests[] = {
 	{"a push that was refused", test_refused_push},
 	{"rounds without a worker", test_stopped},
 	{"after the end", test_after_the_end},
+	{"a table of 0 elements", test_no_elements},
 	{"waits for initial parameters", test_waits_for_init},
 	{NULL, NULL},
 };

@@ -11,6 +11,7 @@
 #   check NAME COMMAND...          ok when the command succeeds
 #   within SECONDS COMMAND...      runs it until it succeeds; its last output, and status 1 when the time is over
 #   eventually NAME COMMAND...     check within two minutes: a machine that gives us no CPU for a while only makes it later
+#   says PATTERN COMMAND...        a line of what it prints, whatever its status, has that (grep -E); else prints what it says
 #   answers_ping I ADDRESS [OPTION...]   one of two ICMP echoes, from worker I's namespace
 #   all_exist FILE...              for check and eventually
 #   ready_box NAME LOG ARGUMENT... the daemon, as launch_box of netns.sh
@@ -88,6 +89,17 @@ hugepages_alone() {
 }
 
 eventually() { check "$1" within 120 "${@:2}"; }
+
+# not COMMAND | grep -q: the shell would take the command's status, too, or SIGPIPE where grep has seen enough
+says() {
+	local says_pattern=$1 says_text
+	shift
+	says_text=$("$@" 2>&1)
+	grep -qE -- "$says_pattern" <<<"$says_text" || {
+		printf '%s\n' "$says_text"
+		return 1
+	}
+}
 
 answers_ping() {
 	worker_exec "$1" ping -q -c 2 -i 0.2 -W 2 "${@:3}" "$2"

@@ -161,6 +161,9 @@ trap func_finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
+# an import takes more than a second of a CPU
+has_torch() { "$PYTHON" -c 'import importlib.util, sys; sys.exit(not importlib.util.find_spec("torch"))'; }
+
 skip_all() {
 	skip "${0##*/}" "$1"
 	done_testing
@@ -176,7 +179,7 @@ need() {
 			((EUID == 0)) || reason="needs root for network namespaces"
 			;;
 		torch)
-			"$PYTHON" -c 'import torch' 2>/dev/null || reason="no torch for $PYTHON"
+			has_torch || reason="no torch for $PYTHON"
 			;;
 		box)
 			{ pbox_binary && pbox_library; } >/dev/null 2>&1 ||

@@ -11,6 +11,7 @@ after each round.
 """
 
 import argparse
+import functools
 import hashlib
 import os
 import signal
@@ -37,13 +38,22 @@ def say(*what):
     sys.stdout.flush()
 
 
+DATA = "/usr/share/datasets/fashion-mnist"
+
+
+@functools.lru_cache(maxsize=1)
+def images(folder):
+    """It takes half a second, and torch_server.py forks from what has done it."""
+    return fashion.load(folder, "train")
+
+
 class Images(Dataset):
     """Fashion-MNIST, each image flipped by chance and with noise of its own; without the package
     dataset-fashion-mnist: images that are noise."""
 
     def __init__(self, folder):
         if os.path.isdir(folder):
-            self.images, self.labels = fashion.load(folder, "train")
+            self.images, self.labels = images(folder)
         else:
             say("no data in", folder)
             g = torch.Generator().manual_seed(1)
@@ -152,7 +162,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("command", choices=("one", "train"))
     p.add_argument("--folder", required=True)
-    p.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
+    p.add_argument("--data", default=DATA)
     p.add_argument("--job", default="slots")
     p.add_argument("--workers", default="1")
     p.add_argument("--slots", type=int, default=32)

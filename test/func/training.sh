@@ -5,6 +5,8 @@
 # For tests of trainings (torch_trainer.py) that are disturbed; to be sourced after lib.sh. $RUN_DIR/RUN is
 # the folder of a run.
 
+. "$FUNC_DIR/torch.sh"
+
 TRAINER=$FUNC_DIR/torch_trainer.py
 # shellcheck disable=SC2034 # who sources it uses it
 PIDS=() # of workers 0, 1, ...

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+# shellcheck shell=bash
+#
+# For tests whose workers are programs in torch; to be sourced after lib.sh. An import of torch takes more than a second of a CPU, and
+# such a test has up to 50 processes: here worker_start of "$PYTHON" FILE.py ARGUMENT... is a fork of one process that has imported it
+# (torch_server.py). $STARTED is the program's own process id, which await, end_process and kill take as before; its parent is the server.
+# All other commands are started as netns.sh does.
+#
+#   TORCH_IMAGES=1                      before the first one: most programs load Fashion-MNIST, which the server does for them
+#   torch_exec I FILE.py ARGUMENT...    in the foreground, as worker_exec; what it prints comes at its end
+
+TORCH_SERVER='' TORCH_FOLDER=$RUN_DIR/.torch TORCH_ASK='' TORCH_ANSWER=''
+declare -A TORCH_PIDS=() # what it has started
+
+torch_server() { # begins when it is needed first
+	mkdir "$TORCH_FOLDER" && mkfifo "$TORCH_FOLDER"/{ask,answer} || return
+	exec {TORCH_ASK}<>"$TORCH_FOLDER/ask" {TORCH_ANSWER}<>"$TORCH_FOLDER/answer"
+	PBOX_CLIENT_LIB=$(pbox_library) OMP_NUM_THREADS=1 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
+		PYTHONPATH=$TOP/usertools/python${PYTHONPATH:+:$PYTHONPATH} \
+		"$PYTHON" "$FUNC_DIR/torch_server.py" "$TORCH_FOLDER" ${TORCH_IMAGES:+images} >"$TORCH_FOLDER/log" 2>&1 </dev/null &
+	TORCH_SERVER=$!
+	TRACKED+=("$TORCH_SERVER")
+}
+
+eval "process_start$(declare -f worker_start | sed '1s/^worker_start//')"
+
+worker_start() {
+	local i=$1 log=$2 line='' part
+	[[ $3 == "$PYTHON" && $4 == *.py ]] || {
+		process_start "$@"
+		return
+	}
+	shift 3
+	[[ -n $TORCH_SERVER ]] || torch_server || return
+	{
+		printf '%s\0' "$NET-w$i" "$log" "$PWD" $# "$@"
+		worker_exec "$i" env -0
+		printf '\0'
+	} >&"$TORCH_ASK"
+	until read -rt 1 part <&"$TORCH_ANSWER"; do
+		line+=$part # the time may be over in the middle of a line
+		is_running "$TORCH_SERVER" || {
+			not_ok "the process that has imported torch" "$(tail -n 5 "$TORCH_FOLDER/log")"
+			exit 1
+		}
+	done
+	STARTED=$line$part
+	TORCH_PIDS[$STARTED]=1
+	TRACKED+=("$STARTED")
+}
+
+torch_exec() {
+	local log=$TORCH_FOLDER.exec status
+	worker_start "$1" "$log" "$PYTHON" "${@:2}"
+	await "$STARTED" 600
+	status=$?
+	cat "$log"
+	return "$status"
+}
+
+# As in netns.sh, and children of the server, too
+is_running() {
+	local stat
+	{ read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 1
+	stat=${stat##*) }
+	[[ $stat == [!ZX]\ "$$ "* || $stat == [!ZX]\ "$BASHPID "* || (-n $TORCH_SERVER && $stat == [!ZX]\ "$TORCH_SERVER "*) ]]
+}
+
+await() {
+	local pid=$1 end=$((SECONDS + $2))
+	while is_running "$pid"; do
+		((SECONDS < end)) || return 124
+		nap 0.05
+	done
+	if [[ -z ${TORCH_PIDS[$pid]:-} ]]; then
+		wait "$pid"
+		return
+	fi
+	until [[ -e $TORCH_FOLDER/$pid ]]; do
+		is_running "$TORCH_SERVER" || return 127
+		nap 0.01
+	done
+	return "$(<"$TORCH_FOLDER/$pid")"
+} 2>/dev/null

@@ -6,7 +6,7 @@ one     the reference: all slots in this process
 train   --start N processes, and --events ROUND:+N,ROUND:-N,ROUND:xN: when the training has come to that round, N more are started, N get
         SIGTERM and leave, N are killed by SIGKILL. Those that have been there longest go first
 
-Prints `pid PID` of each process, `round WORKER ROUND` when one has ended there, `digest WORKER HEX` of each worker that comes to the end, `joins WORKER ROUND` of each that has begun in mid-run, and `gap EVENT
+The reference prints `after ROUND HEX`, so that one serves trainings of several lengths. Others print `pid PID` of each process, `round WORKER ROUND` when one has ended there, `digest WORKER HEX` of each worker that comes to the end, `joins WORKER ROUND` of each that has begun in mid-run, and `gap EVENT
 MILLISECONDS`: the longest time between two ends of rounds from that event to the next one.
 """
 
@@ -27,7 +27,7 @@ sys.path[:0] = [os.path.join(TOP, "usertools", "examples"), os.path.dirname(os.p
 
 import pbox.torch
 from pbox.torch.reference import Reference
-from torch_slots import Images, network, say
+from torch_slots import DATA, Images, network, say
 
 ROUNDS = 4096
 
@@ -53,6 +53,10 @@ def schedule_of(opt):
     return torch.optim.lr_scheduler.StepLR(opt, 3, gamma=0.9)
 
 
+def digest(model):
+    return hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
+
+
 def train(args, opt, model, data, ends):
     loader = opt.loader(data, args.batch, seed=args.seed)
     began = None
@@ -65,11 +69,12 @@ def train(args, opt, model, data, ends):
             F.cross_entropy(model(x), y).backward()
             time.sleep(args.sleep)
             opt.step()
-            if opt.round_ended and ends is not None:
+            if opt.round_ended and ends is None:
+                say("after", opt.trained_rounds, digest(model))
+            elif opt.round_ended:
                 ends.put(opt.trained_rounds)
                 say("round", opt.client.worker, opt.trained_rounds)
-    bits = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
-    return hashlib.sha256(bits).hexdigest(), began
+    return digest(model), began
 
 
 def worker(args, data, ends):
@@ -82,10 +87,10 @@ def worker(args, data, ends):
     opt = pbox.torch.SGD(model.parameters(), lr=lr, momentum=args.momentum, slots=args.slots, workers=args.workers,
                          least=args.least or args.start, job=args.job, policy="reassign", timeout=90.0, join_timeout=60.0, lease=args.lease)
     opt.follow(schedule_of(opt))
-    digest, first = train(args, opt, model, data, ends)
+    bits, first = train(args, opt, model, data, ends)
     if first != 1:
         say("joins", opt.client.worker, first)
-    say("digest", opt.client.worker, digest)
+    say("digest", opt.client.worker, bits)
     say("seconds", opt.client.worker, f"{time.monotonic() - began:.2f}")
     opt.close()
 
@@ -153,14 +158,14 @@ def main():
     p.add_argument("--job", default="join")
     p.add_argument("--sleep", type=float, default=0.0)
     p.add_argument("--slots", type=int, default=32)
-    p.add_argument("--batch", type=int, default=256)
+    p.add_argument("--batch", type=int, default=64)
     p.add_argument("--rounds", type=int, default=12)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--lr", type=float, default=0.05)
     p.add_argument("--other-lr", type=float, default=0.0)
     p.add_argument("--lease", type=float)
     p.add_argument("--momentum", type=float, default=0.9)
-    p.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
+    p.add_argument("--data", default=DATA)
     args = p.parse_args()
     torch.set_num_threads(1)
     data = Images(args.data)
@@ -169,8 +174,7 @@ def main():
     model = network()
     opt = Reference("momentum" if args.momentum else "sgd", model.parameters(), lr=args.lr, momentum=args.momentum, slots=args.slots)
     opt.follow(schedule_of(opt))
-    digest, _ = train(args, opt, model, data, None)
-    say("digest", 0, digest)
+    train(args, opt, model, data, None)
     return 0
 
 

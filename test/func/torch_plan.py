@@ -8,7 +8,8 @@ train    --speeds S,S,...: a process each, which sleeps 1 / S of --sleep a slot.
          is stopped there for a second. --early: gradients leave during backward(), and `left RANK ROUND TENSORS BYTES` says
          what had left before the pass came to the first layer
 
-Both print `digest WORKERS RANK HEX`; workers print `slots RANK ROUND N` when the number of their slots has changed.
+Both print `digest WORKERS RANK HEX` at the end, and the reference `after ROUND HEX`, so that one serves trainings of several lengths; workers print `slots RANK ROUND N` when the number of their slots has changed,
+and with --steal `steals RANK ROUND N` in a round in which they have got slots of others.
 """
 
 import argparse
@@ -29,7 +30,7 @@ sys.path[:0] = [os.path.join(TOP, "usertools", "examples"), os.path.dirname(os.p
 
 import pbox.torch
 from pbox.torch.reference import Reference
-from torch_slots import Images, network, say
+from torch_slots import DATA, Images, network, say
 
 
 def place(text):
@@ -58,9 +59,13 @@ def has_stolen(fate, rank, opt):
     return sum(n for _, n in opt.client.nodes()) < len(opt._slots.mine)
 
 
+def digest(model):
+    return hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
+
+
 def train(args, n, rank, opt, model, data, pause):
     loader = opt.loader(data, args.batch, seed=args.seed, num_workers=args.loaders)
-    shares, ahead, killed, stopped = 0, 0, place(args.kill), place(args.stop)
+    shares, stolen, ahead, killed, stopped = 0, 0, 0, place(args.kill), place(args.stop)
     while opt.trained_rounds < args.rounds:
         for x, y in loader:
             if opt.trained_rounds >= args.rounds:  # others have done the last ones
@@ -72,12 +77,17 @@ def train(args, n, rank, opt, model, data, pause):
                 who, _, rounds = args.short.partition("@")
                 first, last = (int(r) for r in rounds.split("-"))
                 opt._work.memory.left = lambda: -1 if rank == int(who) and first <= opt.trained_rounds + 1 <= last else 1 << 40
+                while args.until and rank != int(who) and opt.trained_rounds + 1 == (first + last) // 2 and not os.path.exists(args.until):
+                    time.sleep(0.05)
             F.cross_entropy(model(x), y).backward()
             times = slower(args.slow, rank, opt.trained_rounds + 1)
             if n > 0 and args.slow and times > 1 and opt._slots.count == 0:
                 say("slow", rank, opt.trained_rounds + 1)
             time.sleep(pause * times)
             here = (rank, opt.trained_rounds + 1)
+            if n > 0 and args.steal and opt.stolen_slots > stolen:
+                stolen = opt.stolen_slots
+                say("steals", *here, stolen)
             if here in killed and opt._slots.count == shares // 2:
                 say("dies", *here)
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -94,12 +104,13 @@ def train(args, n, rank, opt, model, data, pause):
             ahead += n > 0 and args.ahead > 0 and opt._stale.waits
             if opt.round_ended != (opt.trained_rounds == before + 1):
                 say("worker", rank, "has failed: round_ended is", opt.round_ended, "and rounds were", before, "then", opt.trained_rounds)
+            if opt.round_ended and n == 0:
+                say("after", opt.trained_rounds, digest(model))
             if opt.round_ended and opt.trained_rounds == args.rounds:
                 break
     if args.ahead and n > 0:
         say("ahead", rank, ahead)
-    bits = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
-    say("digest", n, rank, hashlib.sha256(bits).hexdigest())
+    say("digest", n, rank, digest(model))
 
 
 def watch_leave(model, opt, rank):
@@ -150,6 +161,7 @@ def main():
     p.add_argument("--job", default="plan")
     p.add_argument("--stop", default="")
     p.add_argument("--short", default="", help="RANK@FIRST-LAST: it says in these rounds that it has no memory")
+    p.add_argument("--until", default="", help="a file: with --short the others wait in the middle of these rounds until it is there")
     p.add_argument("--ahead", type=float, default=0.0)
     p.add_argument("--ahead-of", default="", help="RANK@SHARE: that worker's is another one")
     p.add_argument("--samples", type=int, default=1 << 30, help="of the data, at most: epochs are shorter")
@@ -159,13 +171,13 @@ def main():
     p.add_argument("--slow", default="", help="random, or RANK@FIRST-LAST*TIMES,...: it sleeps so many times as long in these rounds")
     p.add_argument("--early", action="store_true")
     p.add_argument("--slots", type=int, default=32)
-    p.add_argument("--batch", type=int, default=256)
+    p.add_argument("--batch", type=int, default=64)
     p.add_argument("--rounds", type=int, default=8)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--lr", type=float, default=0.05)
     p.add_argument("--momentum", type=float, default=0.9)
     p.add_argument("--loaders", type=int, default=0)
-    p.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
+    p.add_argument("--data", default=DATA)
     args = p.parse_args()
     torch.set_num_threads(1)
     data = Images(args.data)

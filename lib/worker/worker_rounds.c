@@ -162,6 +162,10 @@ round_restored(
 		else
 			f->lost = true;
 		f->round = version;
+	} else if (s->w->planned) {
+		/* Rounds that others have ended without it: the box answers the next push, as it would have done before its restart
+		 * (R15.7). What this worker computes meanwhile is of a model that nobody has any more */
+		return;
 	} else if (round_is_later(version, f->round + 1)) {
 		snprintf(text, sizeof(text),
 			"rounds %u to %u of tensor '%s' ended without this worker, whose session was lost: the next push is round %u",

@@ -272,7 +272,8 @@ answer_idle(struct pbox_registrar *r, struct pbox_job *job, unsigned w, const st
 	forget_round(job);
 	task_member_of(job, w)->done = true;
 	note_begun(r, job, w, m, true);
-	if (!all_are_known(r, job, w))
+	/* it may have given slots up, and its answer be lost: they are its own no more (R15.10c) */
+	if (registrar_steal_waits(job, w) || !all_are_known(r, job, w))
 		return HAS_SOON;
 	return find_slots(r, job, w);
 }

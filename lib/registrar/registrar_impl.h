@@ -20,6 +20,7 @@
  *     registrar_slices.c             what is done in slices
  *     registrar_task.c               slots that are stolen within a round
  *     registrar_work.c _training.c   work by plan; what its workers train with
+ *     registrar_plan.c               when a plan is made
  *     registrar_steal.c              who owns these slots in it
  *     registrar_view.c               what is to be seen
  *     registrar_room.c               what a job gets of the box

@@ -24,7 +24,6 @@
 /* A worker that is silent for as long is asked whether it lives (R15.7). */
 #define ASK_AFTER (150 * NS_PER_MS)
 #define AGAIN_MS  2
-#define AHEAD     3 /* rounds from the last finished one to a new plan */
 
 bool
 registrar_is_planned(const struct pbox_job *job)
@@ -41,27 +40,6 @@ registrar_work_settled(const struct pbox_registrar *r, const struct pbox_job *jo
 		if (pbox_shard_inbox(job->shard[i])->mails[PBOX_MAIL_OWNERS] > 0)
 			return false;
 	return true;
-}
-
-static void
-work_publish(struct pbox_registrar *r, struct pbox_job *job)
-{
-	job->owners.edition++;
-	registrar_post(r, job, PBOX_MAIL_OWNERS);
-}
-
-/* ---- what is logged ---------------------------------------------------------------------------- */
-
-static void
-note_change(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_work_reason *why)
-{
-	struct work *k = work_of(job);
-	struct registrar_work_change *c = &k->change[k->n_changes++ % CHANGES];
-
-	c->round = k->round;
-	c->ns = r->now_ns;
-	pbox_work_reason_text(why, c->text, sizeof(c->text));
-	registrar_event(r, PBOX_LOG_INFO, "job '%s': round %u: %s", job->name, k->round, c->text);
 }
 
 /* ---- the room -------------------------------------------------------------------------------- */
@@ -121,7 +99,7 @@ work_begin(struct pbox_registrar *r, struct pbox_job *job)
 			job->owners.map[i][slot] =
 				k->claiming ? PBOX_SLOT_NOBODY : pbox_work_owners(k->room)[slot];
 	k->begun_ns = k->round_ns = r->now_ns;
-	work_publish(r, job);
+	registrar_work_publish(r, job);
 	return true;
 }
 
@@ -171,16 +149,6 @@ registrar_work_look(struct pbox_registrar *r, struct pbox_job *job)
 		work_room_round(k);
 }
 
-/* Has every fragment? */
-bool
-registrar_work_finished(struct pbox_job *job, uint32_t round)
-{
-	struct pbox_job_table *jt = job->table[TABLE];
-
-	return registrar_rounds_look(jt) != REGISTRAR_LOOK_GOES_ON && jt->finished.known &&
-	       pbox_serial_diff(jt->finished.lowest, round) >= 0;
-}
-
 /* ---- members --------------------------------------------------------------------------------- */
 
 /* Its slots go to others, in all rounds that are not finished. */
@@ -206,9 +174,9 @@ work_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 		registrar_owners_give_as(job, o->map[1], w, next->owner);
 	}
 	registrar_steal_gone_before(job, w);
-	note_change(r, job, &why);
+	registrar_work_note(r, job, &why);
 	k->tell = true;
-	work_publish(r, job);
+	registrar_work_publish(r, job);
 }
 
 static bool
@@ -285,83 +253,6 @@ tell_members(struct pbox_registrar *r, struct pbox_job *job)
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-/* Has every fragment finished the round from which the newest plan holds? */
-static bool
-all_have_begun(struct pbox_job *job)
-{
-	return job->owners.from == 0 || registrar_work_finished(job, job->owners.from);
-}
-
-static void
-announce(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_work_reason *why)
-{
-	const struct pbox_work_plan *next;
-	struct work *k = work_of(job);
-	struct pbox_job_owners *o = &job->owners;
-
-	next = pbox_work_next(k->room);
-	if (o->from != 0) { /* the one before holds in all rounds now */
-		memcpy(o->map[0], o->map[1], job->slots * sizeof(*o->map[0]));
-		k->plan[0] = k->plan[1];
-	}
-	for (unsigned slot = 0; slot < job->slots; slot++)
-		o->map[1][slot] = next->owner[slot] == PBOX_WORK_NOBODY ? PBOX_SLOT_NOBODY
-									: next->owner[slot];
-	k->plan[1] = next->number;
-	o->from = next->from_round;
-	o->plan = next->number;
-	k->announced = true;
-	if (why->before != why->after) /* else it makes a death for good, which was noted */
-		note_change(r, job, why);
-	work_publish(r, job);
-}
-
-/* All shards say the new edition: from which round on does the plan hold? */
-static void
-fix_round(struct pbox_registrar *r, struct pbox_job *job)
-{
-	struct work *k = work_of(job);
-	uint32_t finished = 0, least;
-
-	registrar_finished(r, job, TABLE, &finished);
-	least = finished + 2;
-	if (pbox_serial_diff(least, job->owners.from) > 0) {
-		job->owners.from = least;
-		pbox_work_postpone(k->room, least);
-		registrar_post(r, job, PBOX_MAIL_OWNERS);
-		return;
-	}
-	k->announced = false;
-	work_room_round(k);
-}
-
-static void
-look_for_plan(struct pbox_registrar *r, struct pbox_job *job)
-{
-	struct work *k = work_of(job);
-	struct pbox_work_reason why;
-	struct pbox_error err;
-	bool any = false;
-	int ret;
-
-	if (k->announced) {
-		fix_round(r, job);
-		return;
-	}
-	if (pbox_work_next(k->room) != NULL || !all_have_begun(job))
-		return;
-	ret = pbox_work_decide(k->room, k->round - 1 + AHEAD, work_seconds(r, k), &why, &err);
-	if (ret == 1)
-		announce(r, job, &why);
-	for (unsigned w = 0; ret < 0 && w < job->workers; w++)
-		any |= work_is_member(k, w);
-	if (any && !k->stuck)
-		registrar_event(r, PBOX_LOG_WARN,
-			"job '%s': round %u: no worker says that its memory holds a slot, so slots stay where they are: free memory, or start the job again with more slots",
-			job->name, k->round);
-	k->stuck = any;
-}
-
 /* All that live have said what they own, or had the time to. */
 static void
 end_claims(struct pbox_registrar *r, struct pbox_job *job)
@@ -372,7 +263,7 @@ end_claims(struct pbox_registrar *r, struct pbox_job *job)
 		waits |= !work_member_of(job, w)->claimed && !is_dead(r, job, w);
 	if (!registrar_claims_end(r, job, waits))
 		return;
-	work_publish(r, job);
+	registrar_work_publish(r, job);
 	look_at_members(r, job);
 }
 
@@ -393,7 +284,7 @@ work_tick(struct pbox_registrar *r, struct pbox_job *job)
 		return;
 	if (k->tell)
 		tell_members(r, job);
-	look_for_plan(r, job);
+	registrar_plan_tick(r, job);
 }
 
 /* ---- WORK ------------------------------------------------------------------------------------ */
@@ -472,7 +363,7 @@ join_pieces(
 	if (in == 0 && o->from != 0 && !registrar_owners_ranges(job, o->map[1], w, range, &n))
 		any |= registrar_owners_join(job, o->map[1], w, NULL, 0);
 	if (any)
-		work_publish(r, job);
+		registrar_work_publish(r, job);
 }
 
 /* R15.7a: what it must know before it begins. */
@@ -556,7 +447,7 @@ work_enter(struct pbox_registrar *r, struct pbox_job *job, unsigned w, uint32_t 
 	for (unsigned i = 0; i < n; i++)
 		registrar_owners_give(work_map(job, k->round), job->slots, &move[i]);
 	if (n > 0)
-		work_publish(r, job);
+		registrar_work_publish(r, job);
 }
 
 /* R15.7a: nobody lives that could finish the round in progress, which some fragments have finished. */
@@ -622,7 +513,7 @@ on_work(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *j
 	if (m.trained != PBOX_WORK_UNKNOWN)
 		work_enter(r, job, w, m.round);
 	if (registrar_work_settled(r, job))
-		look_for_plan(r, job);
+		registrar_plan_fix(r, job);
 	if (registrar_work_settled(r, job) && !k->announced)
 		join_pieces(r, job, w, &m);
 	send_work(r, f, job, &m,
@@ -686,8 +577,10 @@ const struct registrar_part registrar_work_part = {
 	.name = "work by plan",
 	.types = {{on_work, PBOX_WORK}},
 	.session_end = work_session_end,
+	.tick_all = registrar_plan_begin,
 	.tick = work_tick,
 	.job_end = work_job_end,
+	.state = sizeof(struct registrar_plans),
 	.job_state = sizeof(struct work),
 	.member_state = sizeof(struct work_member),
 };

@@ -104,8 +104,27 @@ bool registrar_work_is_open(const struct pbox_registrar *r, const struct pbox_jo
 bool registrar_work_settled(const struct pbox_registrar *r, const struct pbox_job *job);
 /* Which round is in progress? */
 void registrar_work_look(struct pbox_registrar *r, struct pbox_job *job);
-/* Has every fragment finished it? */
+
+/* registrar_plan.c */
+/* A change of owners, for the log and those who look. */
+void registrar_work_note(
+	struct pbox_registrar *r, struct pbox_job *job, const struct pbox_work_reason *why);
+/* The shards get the owners of now. */
+void registrar_work_publish(struct pbox_registrar *r, struct pbox_job *job);
+/* Has every fragment finished that round? */
 bool registrar_work_finished(struct pbox_job *job, uint32_t round);
+/* Of the box: whose turn it is to have a plan looked for. */
+struct registrar_plans {
+	unsigned done;     /* steps of this tick */
+	uint16_t turn;     /* not jobs with lower numbers, in this tick */
+	uint16_t short_of; /* the first job for which nothing was left; 0: none */
+};
+/* A tick begins. */
+void registrar_plan_begin(struct pbox_registrar *r);
+/* Look for a plan, or go on with that. The owners of now are with all shards. */
+void registrar_plan_tick(struct pbox_registrar *r, struct pbox_job *job);
+/* The round from which on one holds that all shards have heard of, if there is one. */
+void registrar_plan_fix(struct pbox_registrar *r, struct pbox_job *job);
 
 /* What is known of slots that are stolen (R15.10): registrar_task.c talks about them, registrar_steal.c has them. */
 struct task {

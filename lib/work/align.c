@@ -12,15 +12,8 @@
 #define GROWTH_STEP  0.0098
 #define GROWTH_STEPS 5
 #define HALVINGS     6
-
-struct walk {
-	const struct pbox_work_cost *cost;
-	enum pbox_work_pipeline pipeline;
-	unsigned workers, slots;
-	const uint16_t *base; /* the borders without moves */
-	uint16_t *after; /* slots that the workers after this one can do in time, one node each */
-	uint16_t *first; /* the result */
-};
+/* a border that is tried, as steps */
+#define BORDER_STEPS 4
 
 /* A border of worker i that begins at a slot. */
 struct border {
@@ -28,11 +21,12 @@ struct border {
 	double t;
 	unsigned best;
 	int score;
+	unsigned tried;
 };
 
 /* Nodes on this side of the border, and those that the border saves on the other side. */
 static int
-border_score(const struct walk *w, unsigned nodes, unsigned end)
+border_score(const struct work_walk *w, unsigned nodes, unsigned end)
 {
 	int saved = end == 0 || end == w->slots ? PBOX_MAX_LEVEL : __builtin_ctz(end);
 
@@ -40,11 +34,12 @@ border_score(const struct walk *w, unsigned nodes, unsigned end)
 }
 
 static void
-try_border(const struct walk *w, struct border *b, unsigned end)
+try_border(const struct work_walk *w, struct border *b, unsigned end)
 {
 	unsigned nodes = work_nodes(b->at, end, w->slots);
 	int score = border_score(w, nodes, end);
 
+	b->tried++;
 	if (pbox_work_time(&w->cost[b->worker], w->pipeline, end - b->at, nodes) > b->t)
 		return;
 	if (b->best == UINT32_MAX || score < b->score) {
@@ -56,7 +51,7 @@ try_border(const struct walk *w, struct border *b, unsigned end)
 /* The best end of the worker's range in [low, high]: at each level the multiples next to where it is without moves. The nearest
  * come first, so that of equal ones they win. */
 static bool
-find_border(const struct walk *w, struct border *b, unsigned low, unsigned high)
+find_border(const struct work_walk *w, struct border *b, unsigned low, unsigned high)
 {
 	unsigned want = w->base[b->worker + 1];
 
@@ -79,111 +74,147 @@ find_border(const struct walk *w, struct border *b, unsigned low, unsigned high)
 
 /* A worker that has slots without moves keeps one. */
 static unsigned
-kept(const struct walk *w, unsigned i)
+kept(const struct work_walk *w, unsigned i)
 {
 	unsigned k = w->base[i + 1] - w->base[i];
 
 	return k < w->cost[i].least ? k : k > 0 ? work_umax(w->cost[i].least, 1) : 0;
 }
 
-/* Borders from left to right, each worker within t. False: it does not work out. */
-static bool
-walk_within(const struct walk *w, double t)
+/* Borders from left to right, each worker within t. */
+static void
+walk_begin(struct work_walk *w, double t)
 {
-	unsigned sum = 0, need = 0, at = 0;
+	unsigned sum = 0;
 
+	w->t = t;
+	w->need = w->worker = w->at = 0;
 	for (unsigned i = w->workers; i-- > 0;) {
 		w->after[i] = (uint16_t)sum;
 		sum += work_slots_within(&w->cost[i], w->pipeline, t);
 		sum = sum < w->slots ? sum : w->slots;
-		need += kept(w, i);
+		w->need += kept(w, i);
 	}
 	w->first[0] = 0;
-	for (unsigned i = 0; i < w->workers; i++) {
-		unsigned high = at + work_slots_within(&w->cost[i], w->pipeline, t);
-		struct border b = {.worker = i, .at = at, .t = t};
-		unsigned low = work_umax(at + kept(w, i), w->slots - w->after[i]);
-
-		need -= kept(w, i);
-		high = high < w->slots - need ? high : w->slots - need;
-		if (low > high || !find_border(w, &b, low, high))
-			return false;
-		at = b.best;
-		w->first[i + 1] = (uint16_t)at;
-	}
-	return at == w->slots;
 }
 
-struct found {
-	uint16_t *first;
+/* On by one worker, in so many steps; false: it does not work out. */
+static bool
+walk_step(struct work_walk *w, unsigned *steps)
+{
+	unsigned i = w->worker++, high = w->at + work_slots_within(&w->cost[i], w->pipeline, w->t);
+	struct border b = {.worker = i, .at = w->at, .t = w->t};
+	unsigned low = work_umax(w->at + kept(w, i), w->slots - w->after[i]);
+	bool good;
+
+	w->need -= kept(w, i);
+	high = high < w->slots - w->need ? high : w->slots - w->need;
+	good = low <= high && find_border(w, &b, low, high);
+	*steps += 1 + BORDER_STEPS * b.tried;
+	if (good)
+		w->first[i + 1] = (uint16_t)(w->at = b.best);
+	return good;
+}
+
+unsigned
+work_align_begin(struct work_align *a, const struct pbox_work_cost *cost, unsigned workers,
+	unsigned slots, enum pbox_work_pipeline pipeline, uint16_t *first, uint16_t *spare,
+	double t)
+{
+	unsigned steps;
+
+	*a = (struct work_align){
+		.walk = {.cost = cost,
+			.pipeline = pipeline,
+			.workers = workers,
+			.slots = slots,
+			.base = spare,
+			.after = spare + workers + 1,
+			.first = spare + 2 * ((size_t)workers + 1)},
+		.first = first,
+		.low = t,
+	};
+	steps = work_share_within(cost, workers, slots, pipeline, first, t);
+	a->seconds = pbox_work_predict(cost, workers, pipeline, first, &a->nodes);
+	a->high = a->seconds;
+	memcpy(spare, first, (workers + 1) * sizeof(*first));
+	return steps + (2 + BORDER_STEPS) * workers;
+}
+
+static void
+keep_walk(struct work_align *a, double seconds, unsigned nodes)
+{
+	memcpy(a->first, a->walk.first, (a->walk.workers + 1) * sizeof(*a->first));
+	a->seconds = seconds;
+	a->nodes = nodes;
+}
+
+/* First the shortest round, for payloads cost time as well; then the fewest nodes, in a round that is a little longer. */
+static double
+seconds_to_try(const struct work_align *a)
+{
+	if (a->tried > HALVINGS)
+		return a->shortest * (1 + (a->tried - HALVINGS) * GROWTH_STEP);
+	return a->tried == 0 ? a->high : (a->low + a->high) / 2;
+}
+
+/* A walk has come to its end. */
+static void
+judge_walk(struct work_align *a, bool good)
+{
+	const struct work_walk *w = &a->walk;
+	bool growing = a->tried > HALVINGS;
 	double seconds;
 	unsigned nodes;
-};
 
-static void
-keep_walk(const struct walk *w, struct found *f, double seconds, unsigned nodes)
-{
-	memcpy(f->first, w->first, (w->workers + 1) * sizeof(*f->first));
-	f->seconds = seconds;
-	f->nodes = nodes;
+	if (good) {
+		seconds = pbox_work_predict(w->cost, w->workers, w->pipeline, w->first, &nodes);
+		if (growing ? nodes < a->nodes
+			    : seconds < a->seconds || (seconds <= a->seconds && nodes < a->nodes))
+			keep_walk(a, seconds, nodes);
+		if (!growing && w->t < a->high)
+			a->high = w->t;
+	} else if (!growing && a->tried > 0) {
+		a->low = work_max(a->low, w->t);
+	}
+	if (a->tried++ == HALVINGS)
+		a->shortest = a->seconds;
 }
 
-/* The shortest round: payloads cost time as well. */
-static void
-find_shortest(const struct walk *w, struct found *f, double low)
+bool
+work_align_step(struct work_align *a, unsigned most, unsigned *steps)
 {
-	double high = f->seconds;
+	struct work_walk *w = &a->walk;
+	unsigned done = 0;
+	bool good = true;
 
-	for (unsigned i = 0; i <= HALVINGS; i++) {
-		double t = i == 0 ? high : (low + high) / 2, seconds;
-		unsigned nodes;
-
-		if (!walk_within(w, t)) {
-			low = work_max(low, i == 0 ? low : t);
-			continue;
-		}
-		seconds = pbox_work_predict(w->cost, w->workers, w->pipeline, w->first, &nodes);
-		high = t < high ? t : high;
-		if (seconds < f->seconds || (seconds <= f->seconds && nodes < f->nodes))
-			keep_walk(w, f, seconds, nodes);
+	if (a->tried > HALVINGS + GROWTH_STEPS)
+		return false;
+	if (!a->walking) {
+		walk_begin(w, seconds_to_try(a));
+		done += w->workers;
 	}
-}
-
-/* The fewest nodes, in a round that is a little longer. */
-static void
-find_fewest(const struct walk *w, struct found *f)
-{
-	double shortest = f->seconds;
-
-	for (unsigned i = 1; i <= GROWTH_STEPS; i++) {
-		double seconds;
-		unsigned nodes;
-
-		if (!walk_within(w, shortest * (1 + i * GROWTH_STEP)))
-			continue;
-		seconds = pbox_work_predict(w->cost, w->workers, w->pipeline, w->first, &nodes);
-		if (nodes < f->nodes)
-			keep_walk(w, f, seconds, nodes);
+	while (good && w->worker < w->workers && done < most)
+		good = walk_step(w, &done);
+	a->walking = good && w->worker < w->workers;
+	if (!a->walking) {
+		judge_walk(a, good && w->at == w->slots);
+		done += BORDER_STEPS * w->workers;
 	}
+	*steps += done;
+	return true;
 }
 
 double
 pbox_work_share(const struct pbox_work_cost *cost, unsigned workers, unsigned slots,
 	enum pbox_work_pipeline pipeline, uint16_t *first, uint16_t *spare)
 {
-	struct walk w = {.cost = cost,
-		.pipeline = pipeline,
-		.workers = workers,
-		.slots = slots,
-		.base = spare,
-		.after = spare + workers + 1,
-		.first = spare + 2 * ((size_t)workers + 1)};
-	struct found f = {.first = first};
+	struct work_align a;
+	unsigned steps = 0;
 
-	pbox_work_share_unaligned(cost, workers, slots, pipeline, first);
-	f.seconds = pbox_work_predict(cost, workers, pipeline, first, &f.nodes);
-	memcpy(spare, first, (workers + 1) * sizeof(*first));
-	find_shortest(&w, &f, work_bisect(cost, workers, slots, pipeline));
-	find_fewest(&w, &f);
-	return f.seconds;
+	work_align_begin(&a, cost, workers, slots, pipeline, first, spare,
+		work_search(cost, workers, slots, pipeline));
+	while (work_align_step(&a, UINT32_MAX, &steps))
+		;
+	return a.seconds;
 }

@@ -15,33 +15,32 @@
 /* a worker is said to be slower or faster from here on */
 #define RATIO_SAID 1.05
 
-/* The plan in force, and the one that may follow, by today's estimates. */
-struct weighed {
-	double now, next; /* predicted seconds of a round */
-	double error;     /* standard error of now */
-	unsigned nodes_now, nodes_next;
-	bool measured, changed;
-};
+/* A slot is so much of the rest of a worker's round at least: less is not to be seen there. So a search ends after some steps, and what is
+ * too much at its end are single slots, whatever workers report. */
+#define PART_LEAST 1e-7
 
-/* A worker that nobody has measured is as the median of the others. */
+/* What a call does, in steps: looks at a worker, most of them. */
+#define MEDIAN_STEPS 10
+#define NODES_STEPS  4
+#define ALIGN_STEPS  (PBOX_WORK_PIECE / 8)
+
+/* A worker that nobody has measured is as the median of the others; false: they are not either. */
 static bool
-fill_unmeasured(struct pbox_work *work)
+fill_unmeasured(struct pbox_work *work, unsigned f)
 {
-	for (unsigned f = 0; f < WORK_FIGURES; f++) {
-		double value, noise;
-		unsigned n = 0;
+	double value, noise;
+	unsigned n = 0;
 
-		for (unsigned i = 0; i < work->conf.workers; i++)
-			if (work->worker[i].member && work->worker[i].figure[f].samples > 0)
-				work->load[n++] = work->worker[i].figure[f].value;
-		if (n == 0 && f == WORK_SLOT)
-			return false;
-		value = n > 0 ? work_median(work->load, n) : 0;
-		noise = 0.1 * value;
-		for (unsigned i = 0; i < work->conf.workers; i++)
-			if (work->worker[i].member && !work->worker[i].figure[f].known)
-				work_estimate_begin(&work->worker[i].figure[f], value, noise);
-	}
+	for (unsigned i = 0; i < work->conf.workers; i++)
+		if (work->worker[i].member && work->worker[i].figure[f].samples > 0)
+			work->load[n++] = work->worker[i].figure[f].value;
+	if (n == 0 && f == WORK_SLOT)
+		return false;
+	value = n > 0 ? work_median(work->load, n) : 0;
+	noise = 0.1 * value;
+	for (unsigned i = 0; i < work->conf.workers; i++)
+		if (work->worker[i].member && !work->worker[i].figure[f].known)
+			work_estimate_begin(&work->worker[i].figure[f], value, noise);
 	return true;
 }
 
@@ -61,38 +60,52 @@ error_of(const struct pbox_work *work, unsigned i)
 static double
 round_borders(struct pbox_work *work, unsigned level, unsigned *nodes)
 {
-	unsigned n = work->conf.workers, v = work->conf.slots, half = 1u << level >> 1;
+	unsigned n = work->conf.workers, v = work->conf.slots, half = 1u << level >> 1, rest = 0;
 
+	for (unsigned i = 0; i < n; i++)
+		rest += work->cost[i].least;
 	for (unsigned i = 1; i < n; i++) {
 		unsigned at = (work->first[i] + half) >> level << level;
-		unsigned least = work->first[i - 1] + work->cost[i - 1].least, rest = 0;
+		unsigned least = work->first[i - 1] + work->cost[i - 1].least;
 
-		for (unsigned k = i; k < n; k++)
-			rest += work->cost[k].least;
+		rest -= work->cost[i - 1].least;
 		at = at < least ? least : at;
 		work->first[i] = (uint16_t)(at > v - rest ? v - rest : at);
 	}
 	return pbox_work_predict(work->cost, n, work->pipeline, work->first, nodes);
 }
 
+/* Its costs, in bounds; *late: they are what it has not reported yet. */
 static void
-weigh_plans(struct pbox_work *work, double at, struct weighed *g)
+bounded_cost(struct pbox_work *work, unsigned i, double at, bool *late)
 {
-	unsigned n = work->conf.workers, last = 0;
+	struct pbox_work_cost *c = &work->cost[i];
 
-	*g = (struct weighed){.measured = fill_unmeasured(work)};
+	*late = false;
+	work_cost_of(work, i, c);
+	if (at > 0)
+		c->slot = work_max(c->slot, work_slot_if_late(work, i, at, late));
+	if (!work->decision.weighed.measured)
+		c->slot = 1;
+	c->slot = work_max(c->slot, PART_LEAST * (c->fixed + c->up + c->down));
+}
+
+/* The plan in force. */
+static void
+weigh_plan(struct pbox_work *work, double at)
+{
+	struct work_weighed *g = &work->decision.weighed;
+	unsigned last = 0;
+
 	work_count_owned(work, work->plan[work->current].owner);
-	for (unsigned i = 0; i < n; i++) {
-		bool late = false;
+	for (unsigned i = 0; i < work->conf.workers; i++) {
+		struct work_worker *w = &work->worker[i];
+		bool late;
 		double t;
 
-		work_cost_of(work, i, &work->cost[i]);
-		if (at > 0)
-			work->cost[i].slot =
-				work_max(work->cost[i].slot, work_slot_if_late(work, i, at, &late));
-		if (!g->measured)
-			work->cost[i].slot = 1;
-		g->changed |= late || work->worker[i].changed;
+		bounded_cost(work, i, at, &late);
+		w->weighed = w->changed;
+		g->changed |= late || w->changed;
 		t = pbox_work_time(&work->cost[i], work->pipeline, work->count[i], work->nodes[i]);
 		g->nodes_now += work->nodes[i];
 		if (t > g->now) {
@@ -101,23 +114,84 @@ weigh_plans(struct pbox_work *work, double at, struct weighed *g)
 		}
 	}
 	g->error = error_of(work, last);
-	/* no shares can end earlier than this: mostly there is nothing to gain, and no need to look for borders */
-	g->next = work_bisect(work->cost, n, work->conf.slots, work->pipeline);
+	work_search_begin(&work->decision.search, work->cost, work->conf.workers, work->conf.slots,
+		work->pipeline);
+}
+
+/* Mostly there is nothing to gain, and no need to look for borders. */
+static enum work_phase
+end_bound(struct pbox_work *work)
+{
+	struct work_decision *d = &work->decision;
+	struct work_weighed *g = &d->weighed;
+
+	g->next = d->search.high;
 	if (!work->forced && g->now - g->next <= GAIN * g->now)
-		return;
-	g->next = pbox_work_share(
-		work->cost, n, work->conf.slots, work->pipeline, work->first, work->spare);
-	pbox_work_predict(work->cost, n, work->pipeline, work->first, &g->nodes_next);
-	/* for more nodes there is no room: borders at multiples of ever larger powers of 2 */
-	for (unsigned level = 1; work->conf.nodes_most != 0 &&
-				 g->nodes_next > work->conf.nodes_most && level <= PBOX_MAX_LEVEL;
-		level++)
-		g->next = round_borders(work, level, &g->nodes_next);
+		return WORK_DECIDED;
+	work->steps += work_align_begin(&d->align, work->cost, work->conf.workers, work->conf.slots,
+		work->pipeline, work->first, work->spare, g->next);
+	return WORK_ALIGNS;
+}
+
+static enum work_phase
+end_aligning(struct pbox_work *work)
+{
+	struct work_decision *d = &work->decision;
+
+	d->weighed.next = d->align.seconds;
+	d->weighed.nodes_next = d->align.nodes;
+	d->at = 1;
+	return WORK_LEVELS;
+}
+
+/* For more nodes there is no room: borders at multiples of ever larger powers of 2. */
+static bool
+are_too_many(const struct pbox_work *work)
+{
+	const struct work_decision *d = &work->decision;
+
+	return work->conf.nodes_most != 0 && d->weighed.nodes_next > work->conf.nodes_most &&
+	       d->at <= PBOX_MAX_LEVEL;
+}
+
+/* One step of a decision, or some that are cheap. */
+static enum work_phase
+decide_step(struct pbox_work *work, double at)
+{
+	struct work_decision *d = &work->decision;
+	unsigned n = work->conf.workers, v = work->conf.slots;
+
+	switch (d->phase) {
+	case WORK_FILLS:
+		work->steps += MEDIAN_STEPS * n;
+		d->weighed.measured = fill_unmeasured(work, d->at);
+		return d->weighed.measured && ++d->at < WORK_FIGURES ? WORK_FILLS : WORK_WEIGHS;
+	case WORK_WEIGHS:
+		work->steps += NODES_STEPS * n + v;
+		weigh_plan(work, at);
+		return WORK_BOUND;
+	case WORK_BOUND:
+		work->steps += n;
+		if (work_search_step(&d->search, work->cost, n, v, work->pipeline))
+			return WORK_BOUND;
+		return end_bound(work);
+	case WORK_ALIGNS:
+		return work_align_step(&d->align, ALIGN_STEPS, &work->steps) ? WORK_ALIGNS
+									     : end_aligning(work);
+	case WORK_LEVELS:
+		if (!are_too_many(work))
+			return WORK_DECIDED;
+		work->steps += (1 + NODES_STEPS) * n;
+		d->weighed.next = round_borders(work, d->at++, &d->weighed.nodes_next);
+		return WORK_LEVELS;
+	default:
+		return WORK_DECIDED;
+	}
 }
 
 /* More than a little, more than the noise, and not once alone. */
 static bool
-is_due(struct pbox_work *work, const struct weighed *g)
+is_due(struct pbox_work *work, const struct work_weighed *g)
 {
 	double gain = g->now - g->next;
 
@@ -183,10 +257,10 @@ is_other(double ratio)
 }
 
 static void
-explain(struct pbox_work *work, const struct weighed *g, struct pbox_work_reason *why)
+explain(struct pbox_work *work, const struct work_weighed *g, struct pbox_work_reason *why)
 {
 	unsigned w = work->forced ? work->force.worker : most_changed(work);
-	double slots = ratio_to_others(work, w, true), traffic = ratio_to_others(work, w, false);
+	double slots = ratio_to_others(work, w, true), traffic;
 
 	*why = work->force;
 	if (!work->forced)
@@ -200,6 +274,7 @@ explain(struct pbox_work *work, const struct weighed *g, struct pbox_work_reason
 	why->micro = work->worker[w].micro;
 	if (why->cause != PBOX_WORK_SPEED || is_other(slots))
 		return;
+	traffic = ratio_to_others(work, w, false);
 	if (is_other(traffic)) {
 		why->cause = PBOX_WORK_TRAFFIC;
 		why->ratio = traffic;
@@ -211,7 +286,8 @@ explain(struct pbox_work *work, const struct weighed *g, struct pbox_work_reason
 }
 
 static void
-write_plan(struct pbox_work *work, const struct weighed *g, uint32_t from_round, uint32_t micro)
+write_plan(
+	struct pbox_work *work, const struct work_weighed *g, uint32_t from_round, uint32_t micro)
 {
 	struct work_plan *p = &work->plan[!work->current];
 
@@ -227,7 +303,7 @@ write_plan(struct pbox_work *work, const struct weighed *g, uint32_t from_round,
 		p->finish[i] = g->measured ? finish : 0;
 		for (unsigned s = first; s < end; s++)
 			p->owner[s] = (uint16_t)i;
-		work->worker[i].changed = false;
+		work->worker[i].changed &= !work->worker[i].weighed;
 	}
 	work->pending = true;
 	work->forced = false;
@@ -248,26 +324,61 @@ fail_without_memory(const struct pbox_work *work, struct pbox_error *err)
 		members, work->conf.micro_min);
 }
 
+/* The most that is done in one step. */
+static unsigned
+step_most(const struct pbox_work *work)
+{
+	return MEDIAN_STEPS * work->conf.workers + work->conf.slots;
+}
+
+static int
+end_decision(
+	struct pbox_work *work, uint32_t from_round, uint32_t micro, struct pbox_work_reason *why)
+{
+	const struct work_weighed *g = &work->decision.weighed;
+
+	work->decision.phase = WORK_NOT_DECIDING;
+	if (!work->forced && !is_due(work, g)) {
+		for (unsigned i = 0; g->changed && i < work->conf.workers; i++)
+			work->worker[i].changed &= !work->worker[i].weighed;
+		return 0;
+	}
+	work->steps += (2 * MEDIAN_STEPS + NODES_STEPS) * work->conf.workers + work->conf.slots;
+	work_count_owned(work, work->plan[work->current].owner);
+	explain(work, g, why);
+	write_plan(work, g, from_round, micro);
+	return 1;
+}
+
 int
 pbox_work_decide(struct pbox_work *work, uint32_t from_round, double at,
 	struct pbox_work_reason *why, struct pbox_error *err)
 {
+	struct work_decision *d = &work->decision;
 	uint32_t micro = work_common_micro(work);
-	struct weighed g;
 
+	work->steps = work->conf.workers;
 	if (work->pending)
 		return 0;
-	if (micro == 0)
+	if (micro == 0) {
+		d->phase = WORK_NOT_DECIDING;
 		return fail_without_memory(work, err);
-	weigh_plans(work, at, &g);
-	if (!work->forced && !is_due(work, &g)) {
-		if (!g.changed)
-			return 0;
-		for (unsigned i = 0; i < work->conf.workers; i++)
-			work->worker[i].changed = false;
-		return 0;
 	}
-	explain(work, &g, why);
-	write_plan(work, &g, from_round, micro);
-	return 1;
+	if (d->phase == WORK_NOT_DECIDING)
+		*d = (struct work_decision){.phase = WORK_FILLS};
+	for (bool first = true; d->phase != WORK_DECIDED; first = false) {
+		if (!first && work->steps + step_most(work) > PBOX_WORK_PIECE)
+			return PBOX_WORK_GOES_ON;
+		d->phase = decide_step(work, at);
+	}
+	/* the plan is written in a piece of its own if there is much */
+	if (work->steps + 3 * step_most(work) > PBOX_WORK_PIECE && work->steps > work->conf.workers)
+		return PBOX_WORK_GOES_ON;
+	return end_decision(work, from_round, micro, why);
+}
+
+unsigned
+pbox_work_steps(const struct pbox_work *work)
+{
+	return work->steps;
 }

@@ -196,6 +196,7 @@ pbox_work_absent(struct pbox_work *work, unsigned worker)
 {
 	PBOX_ASSERT(worker < work->conf.workers && work->worker[worker].slots == 0);
 	work->worker[worker].member = false;
+	work->decision.phase = WORK_NOT_DECIDING;
 }
 
 unsigned

@@ -209,11 +209,20 @@ void pbox_work_reason_text(const struct pbox_work_reason *reason, char *text, si
  * change of speed and else in 3 rounds one after the other. Not while a plan waits for its round.
  * A worker that has not reported yet is taken to be as slow as it must be at least.
  *
+ * A call does at most about PBOX_WORK_PIECE steps, whatever workers report; a decision that needs more goes on with the next call, by the
+ * estimates of its first one. It begins again when members, memory or owners change. Measured once: a piece of 1,024 workers with 4,096 slots
+ * 0.1 to 0.9 ms on one core of a virtual machine.
+ *
  * @param at  0: do not look at who is late
- * @return 1: pbox_work_next() is new, and @p why filled; 0: none is due; -ENOMEM, with an error: no member can hold a micro-batch
+ * @return 1: pbox_work_next() is new, and @p why filled; 0: none is due; PBOX_WORK_GOES_ON: call it again; -ENOMEM, with an
+ *         error: no member can hold a micro-batch
  */
 int pbox_work_decide(struct pbox_work *work, uint32_t from_round, double at,
 	struct pbox_work_reason *why, struct pbox_error *err);
+/** Steps that the last call has done. One looks at a worker: 40 times at each of 1,024 is PBOX_WORK_PIECE. */
+unsigned pbox_work_steps(const struct pbox_work *work);
+#define PBOX_WORK_PIECE   (40 * 1024)
+#define PBOX_WORK_GOES_ON 2
 
 /* ---- within a round (members.c, steal.c) ----------------------------------------------------- */
 

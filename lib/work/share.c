@@ -78,33 +78,116 @@ slots_of_all_within(const struct pbox_work_cost *cost, unsigned workers, unsigne
 	return sum;
 }
 
-double
-work_bisect(const struct pbox_work_cost *cost, unsigned workers, unsigned slots,
-	enum pbox_work_pipeline pipeline)
+/* Nobody does more than its least: the end is that of the last one. */
+static bool
+least_is_all(const struct pbox_work_cost *cost, unsigned workers, unsigned slots)
 {
-	double low = 0, high = -1;
+	unsigned sum = 0;
 
-	/* when one worker could do all */
-	for (unsigned i = 0; i < workers; i++) {
-		double t = pbox_work_time(&cost[i], pipeline, slots, 1) * (1 + 1e-9);
-
-		if (cost[i].most >= slots && (high < 0 || t < high))
-			high = t;
-	}
-	PBOX_ASSERT(high > 0);
-	while (high - low > 1e-9 * high) {
-		double t = (low + high) / 2;
-
-		if (slots_of_all_within(cost, workers, slots, pipeline, t) >= slots)
-			high = t;
-		else
-			low = t;
-	}
-	return high;
+	for (unsigned i = 0; i < workers; i++)
+		sum += cost[i].least;
+	return sum >= slots;
 }
 
-/* Take what is too much from those that end last; of equal ones from the later. first[i] has the slots of worker i. */
+void
+work_search_begin(struct work_search *s, const struct pbox_work_cost *cost, unsigned workers,
+	unsigned slots, enum pbox_work_pipeline pipeline)
+{
+	bool least = least_is_all(cost, workers, slots);
+
+	*s = (struct work_search){.low = 0, .high = -1};
+	/* when one worker could do all */
+	for (unsigned i = 0; i < workers; i++) {
+		double t = pbox_work_time(
+			&cost[i], pipeline, least ? cost[i].least : slots, cost[i].least || !least);
+
+		t *= least ? 1 : 1 + 1e-9;
+		if (least ? t > s->high : cost[i].most >= slots && (s->high < 0 || t < s->high))
+			s->high = t;
+	}
+	PBOX_ASSERT(s->high > 0);
+	if (least)
+		s->low = s->high;
+}
+
+bool
+work_search_step(struct work_search *s, const struct pbox_work_cost *cost, unsigned workers,
+	unsigned slots, enum pbox_work_pipeline pipeline)
+{
+	double t = (s->low + s->high) / 2;
+
+	if (s->high - s->low <= 1e-9 * s->high || s->steps++ == WORK_SEARCH_STEPS)
+		return false;
+	if (slots_of_all_within(cost, workers, slots, pipeline, t) >= slots)
+		s->high = t;
+	else
+		s->low = t;
+	return true;
+}
+
+/* Workers by when they end, a heap: the last is the first, of equal ones that with the lower number. */
+struct ends {
+	const struct pbox_work_cost *cost;
+	enum pbox_work_pipeline pipeline;
+	const uint16_t *slots; /* of each worker */
+	uint16_t heap[PBOX_WORK_MAX_WORKERS];
+	unsigned n;
+};
+
+static double
+end_of(const struct ends *e, unsigned worker)
+{
+	return pbox_work_time(&e->cost[worker], e->pipeline, e->slots[worker], 1);
+}
+
+static bool
+ends_later(const struct ends *e, unsigned a, unsigned b)
+{
+	double x = end_of(e, a), y = end_of(e, b);
+
+	return x > y || (x >= y && a < b);
+}
+
 static void
+ends_sink(struct ends *e, unsigned at)
+{
+	for (unsigned k; (k = 2 * at + 1) < e->n; at = k) {
+		uint16_t x = e->heap[at];
+
+		k += k + 1 < e->n && ends_later(e, e->heap[k + 1], e->heap[k]);
+		if (!ends_later(e, e->heap[k], x))
+			return;
+		e->heap[at] = e->heap[k];
+		e->heap[k] = x;
+	}
+}
+
+/* So many slots, one after the other, from who ends last then. How many steps that were. */
+static unsigned
+take_from_last(const struct pbox_work_cost *cost, unsigned workers,
+	enum pbox_work_pipeline pipeline, uint16_t *first, unsigned excess)
+{
+	struct ends e = {.cost = cost, .pipeline = pipeline, .slots = first};
+	unsigned steps = 0;
+
+	if (excess == 0)
+		return 0;
+	for (unsigned i = 0; i < workers; i++)
+		if (first[i] > cost[i].least)
+			e.heap[e.n++] = (uint16_t)i;
+	for (unsigned i = e.n / 2; i-- > 0;)
+		ends_sink(&e, i);
+	for (; excess > 0; excess--, steps += PBOX_MAX_LEVEL) {
+		PBOX_ASSERT(e.n > 0);
+		if (--first[e.heap[0]] <= cost[e.heap[0]].least)
+			e.heap[0] = e.heap[--e.n];
+		ends_sink(&e, 0);
+	}
+	return steps;
+}
+
+/* Take what is too much from those that end at t; of equal ones from the later. first[i] has the slots of worker i. */
+static unsigned
 take_excess(const struct pbox_work_cost *cost, unsigned workers, enum pbox_work_pipeline pipeline,
 	uint16_t *first, unsigned excess, double t)
 {
@@ -114,39 +197,24 @@ take_excess(const struct pbox_work_cost *cost, unsigned workers, enum pbox_work_
 			first[i]--;
 			excess--;
 		}
-	while (excess > 0) {
-		unsigned last = workers;
-		double end = -1;
-
-		for (unsigned i = 0; i < workers; i++) {
-			double e = pbox_work_time(&cost[i], pipeline, first[i], 1);
-
-			if (first[i] > cost[i].least && e > end) {
-				end = e;
-				last = i;
-			}
-		}
-		PBOX_ASSERT(last < workers);
-		first[last]--;
-		excess--;
-	}
+	return take_from_last(cost, workers, pipeline, first, excess);
 }
 
-double
-pbox_work_share_unaligned(const struct pbox_work_cost *cost, unsigned workers, unsigned slots,
-	enum pbox_work_pipeline pipeline, uint16_t *first)
+unsigned
+work_share_within(const struct pbox_work_cost *cost, unsigned workers, unsigned slots,
+	enum pbox_work_pipeline pipeline, uint16_t *first, double t)
 {
-	double t = work_bisect(cost, workers, slots, pipeline);
-	unsigned sum = 0, at = 0;
+	bool least = least_is_all(cost, workers, slots);
+	unsigned sum = 0, at = 0, steps;
 
 	for (unsigned i = 0; i < workers; i++) {
-		unsigned k = work_slots_within(&cost[i], pipeline, t);
+		unsigned k = least ? cost[i].least : work_slots_within(&cost[i], pipeline, t);
 
 		first[i] = (uint16_t)(k < slots ? k : slots);
 		sum += first[i];
 	}
 	PBOX_ASSERT(sum >= slots);
-	take_excess(cost, workers, pipeline, first, sum - slots, t);
+	steps = take_excess(cost, workers, pipeline, first, sum - slots, t);
 	for (unsigned i = 0; i < workers; i++) {
 		unsigned k = first[i];
 
@@ -155,5 +223,26 @@ pbox_work_share_unaligned(const struct pbox_work_cost *cost, unsigned workers, u
 	}
 	first[workers] = (uint16_t)at;
 	PBOX_ASSERT(at == slots);
+	return steps;
+}
+
+double
+work_search(const struct pbox_work_cost *cost, unsigned workers, unsigned slots,
+	enum pbox_work_pipeline pipeline)
+{
+	struct work_search s;
+
+	work_search_begin(&s, cost, workers, slots, pipeline);
+	while (work_search_step(&s, cost, workers, slots, pipeline))
+		;
+	return s.high;
+}
+
+double
+pbox_work_share_unaligned(const struct pbox_work_cost *cost, unsigned workers, unsigned slots,
+	enum pbox_work_pipeline pipeline, uint16_t *first)
+{
+	work_share_within(
+		cost, workers, slots, pipeline, first, work_search(cost, workers, slots, pipeline));
 	return pbox_work_predict(cost, workers, pipeline, first, NULL);
 }

@@ -160,6 +160,7 @@ void
 pbox_work_adopt(struct pbox_work *w, const uint16_t *owner, uint16_t mask)
 {
 	PBOX_ASSERT(!w->pending);
+	w->decision.phase = WORK_NOT_DECIDING;
 	for (unsigned s = 0; s < w->conf.slots; s++) {
 		PBOX_ASSERT((owner[s] & mask) < w->conf.workers);
 		w->plan[w->current].owner[s] = owner[s] & mask;
@@ -176,6 +177,7 @@ work_newest(struct pbox_work *w)
 void
 work_force(struct pbox_work *work, enum pbox_work_cause cause, unsigned worker)
 {
+	work->decision.phase = WORK_NOT_DECIDING;
 	work->forced = true;
 	work->force = (struct pbox_work_reason){
 		.cause = cause, .worker = (uint16_t)worker, .since = work->round};
@@ -286,7 +288,7 @@ work_cost_of(const struct pbox_work *work, unsigned worker, struct pbox_work_cos
 {
 	const struct work_worker *w = &work->worker[worker];
 
-	cost->slot = work_max(w->figure[WORK_SLOT].value, 1e-9);
+	cost->slot = work_max(w->figure[WORK_SLOT].value, WORK_SLOT_LEAST);
 	cost->fixed = w->figure[WORK_FIXED].value;
 	cost->up = w->figure[WORK_UP].value;
 	cost->down = w->figure[WORK_DOWN].value;

@@ -33,9 +33,81 @@ unsigned work_slots_within(
 	const struct pbox_work_cost *cost, enum pbox_work_pipeline pipeline, double t);
 /* of a range: 0 if it is empty */
 unsigned work_nodes(unsigned first, unsigned end, unsigned slots);
-/* when all slots are computed at the earliest, whatever the nodes */
-double work_bisect(const struct pbox_work_cost *cost, unsigned workers, unsigned slots,
+/* When all slots are computed at the earliest, whatever the nodes: `high`, when no step is left. */
+struct work_search {
+	double low, high;
+	unsigned steps;
+};
+/* 12 to where somebody has its first slot or all, 30 more to nine digits */
+#define WORK_SEARCH_STEPS 64
+void work_search_begin(struct work_search *s, const struct pbox_work_cost *cost, unsigned workers,
+	unsigned slots, enum pbox_work_pipeline pipeline);
+bool work_search_step(struct work_search *s, const struct pbox_work_cost *cost, unsigned workers,
+	unsigned slots, enum pbox_work_pipeline pipeline);
+double work_search(const struct pbox_work_cost *cost, unsigned workers, unsigned slots,
 	enum pbox_work_pipeline pipeline);
+/* Shares that end then. How many steps it took beside a look at all workers: none between the bounds of costs in decide.c. */
+unsigned work_share_within(const struct pbox_work_cost *cost, unsigned workers, unsigned slots,
+	enum pbox_work_pipeline pipeline, uint16_t *first, double t);
+
+/* ---- align.c --------------------------------------------------------------------------------- */
+
+struct work_walk {
+	const struct pbox_work_cost *cost;
+	enum pbox_work_pipeline pipeline;
+	unsigned workers, slots;
+	const uint16_t *base; /* the borders without moves */
+	uint16_t *after; /* slots that the workers after this one can do in time, one node each */
+	uint16_t *first; /* the result */
+	double t;        /* no worker takes longer */
+	unsigned worker, at, need;
+};
+
+/* Borders that are being moved, from shares that end at t. */
+struct work_align {
+	struct work_walk walk;
+	bool walking;
+	uint16_t *first; /* the best so far, */
+	double seconds;  /* its round, */
+	unsigned nodes;  /* and its nodes */
+	double low, high, shortest;
+	unsigned tried;
+};
+/* How many steps it took. */
+unsigned work_align_begin(struct work_align *a, const struct pbox_work_cost *cost, unsigned workers,
+	unsigned slots, enum pbox_work_pipeline pipeline, uint16_t *first, uint16_t *spare,
+	double t);
+/* About so many steps more, which are counted; false: there are none. */
+bool work_align_step(struct work_align *a, unsigned most, unsigned *steps);
+
+/* ---- decide.c -------------------------------------------------------------------------------- */
+
+/* The plan in force, and the one that may follow, by the estimates of when the decision began. */
+struct work_weighed {
+	double now, next; /* predicted seconds of a round */
+	double error;     /* standard error of now */
+	unsigned nodes_now, nodes_next;
+	bool measured, changed;
+};
+
+enum work_phase {
+	WORK_NOT_DECIDING,
+	WORK_FILLS,  /* those of workers that nobody has measured */
+	WORK_WEIGHS, /* costs, and the plan in force */
+	WORK_BOUND,  /* no shares can end earlier than this */
+	WORK_ALIGNS, /* borders move */
+	WORK_LEVELS, /* to fewer nodes */
+	WORK_DECIDED,
+};
+
+/* A decision, in pieces. */
+struct work_decision {
+	enum work_phase phase;
+	unsigned at; /* which figure, which level */
+	struct work_weighed weighed;
+	struct work_search search;
+	struct work_align align;
+};
 
 /* ---- estimate.c ------------------------------------------------------------------------------ */
 
@@ -77,7 +149,8 @@ struct work_worker {
 	uint32_t grown;       /* round in which micro grew last */
 	uint16_t idle, probe_after; /* rounds without slots; how many are enough */
 	bool member, reported, micro_known, probe;
-	bool changed; /* since the last plan */
+	bool changed; /* since the last plan; weighed: before the decision under way began */
+	bool weighed;
 	/* the round in progress */
 	bool done;             /* reported it */
 	bool keeps;            /* nothing is stolen from it */
@@ -100,6 +173,8 @@ struct pbox_work {
 	struct work_plan plan[2];
 	unsigned current; /* plan in force */
 	bool pending;     /* the other one waits for its round */
+	struct work_decision decision;
+	unsigned steps; /* of the last call of pbox_work_decide() */
 	/* what the next plan is for, whatever it gains */
 	bool forced;
 	struct pbox_work_reason force;
@@ -124,6 +199,7 @@ work_is_able(const struct work_worker *w)
 	return w->member && !(w->micro_known && w->micro == 0);
 }
 
+#define WORK_SLOT_LEAST 1e-9 /* seconds */
 /* estimates as costs; `most` is 0 for who gets none */
 void work_cost_of(const struct pbox_work *work, unsigned worker, struct pbox_work_cost *cost);
 /* of the members that can do something */

@@ -114,7 +114,7 @@ PLANTS = [
     ("plan-early-at-one-shard", "shard_owners.c",
      "j->owners.from = now->from;",
      "j->owners.from = now->from - (P && now->from != 0 && j->inbox.shard == 0);"),
-    ("plan-slot-of-nobody", "registrar_work.c",
+    ("plan-slot-of-nobody", "registrar_plan.c",
      "o->map[1][slot] = next->owner[slot] == PBOX_WORK_NOBODY",
      "o->map[1][slot] = (P && slot + 1u == job->slots) || next->owner[slot] == PBOX_WORK_NOBODY"),
     ("plan-slot-of-two", "registrar_owners.c",

@@ -75,13 +75,12 @@ static const struct fx_sent *
 send_ask(unsigned i, const struct pbox_work_ask *m)
 {
 	uint8_t payload[512];
+	size_t length = pbox_work_ask_encode(payload, sizeof(payload), m);
 
-	return fx_control(
-		&w[i], PBOX_WORK, payload, pbox_work_ask_encode(payload, sizeof(payload), m));
+	return fx_control(&w[i], PBOX_WORK, payload, length);
 }
 
-/* pieces for one worker: that was refused */
-static bool too_many;
+static bool too_many; /* pieces for one worker: that was refused */
 
 /* WORK, until the answer has ranges. */
 static void
@@ -90,10 +89,9 @@ ask_work_with(unsigned i, const struct pbox_work_ask *m)
 	for (unsigned n = 0; n < 10; n++) {
 		const struct fx_sent *s = send_ask(i, m);
 
-		if (s != NULL && s->hdr.type == PBOX_ERROR && fx_error() == PBOX_E_FULL) {
-			too_many = true;
+		too_many |= s != NULL && s->hdr.type == PBOX_ERROR && fx_error() == PBOX_E_FULL;
+		if (too_many)
 			return;
-		}
 		CU_ASSERT_FATAL(s != NULL && s->hdr.type == PBOX_WORK_OK);
 		CU_ASSERT_EQUAL_FATAL(pbox_work_ok_decode(s->payload, s->hdr.length, &own[i]), 0);
 		if (own[i].again_ms == 0)
@@ -371,6 +369,7 @@ enters(unsigned i, uint32_t *round)
 
 	for (ask_work(i, *round); own[i].next_ranges == 0 && *round < asked + 8;
 		ask_work(i, *round)) {
+		fx_tick();
 		ask_all(*round);
 		whole_round((*round)++);
 	}
@@ -476,9 +475,10 @@ test_plan(void)
 		UNIT_EQ_U64(fx_last()->hdr.prio, own[0].edition & 0xff);
 		report_work(0, round + 1, 0.25);
 		report_work(1, round + 1, 1);
+		fx_tick();
+		ask_all(round + 1);
 		from = own[1].next_from;
 	}
-	ask_all(round);
 	CU_ASSERT_FATAL(from != 0);
 	CU_ASSERT(pbox_serial_diff(from, round - 1) >= 2);
 	UNIT_EQ_U64(own[0].next_from, from);

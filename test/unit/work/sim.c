@@ -138,8 +138,11 @@ decide(struct sim *s, double at)
 
 	/* the last one that has finished: while a round runs, the one before it */
 	uint32_t finished = at > 0 ? s->round - 1 : s->round;
+	int ret = s->conf.fixed_plan ? 0 : PBOX_WORK_GOES_ON;
 
-	if (s->conf.fixed_plan || pbox_work_decide(s->work, finished + LAG, at, &why, &err) != 1)
+	while (ret == PBOX_WORK_GOES_ON)
+		ret = pbox_work_decide(s->work, finished + LAG, at, &why, &err);
+	if (ret != 1)
 		return;
 	s->plans++;
 	s->why = why;

@@ -301,11 +301,14 @@ declare_homes(struct session *s, struct declaring *g)
 /**
  * At a box that was started again tables before this one come first. DECLARE goes as soon as they are declared there: other workers may
  * have this table already, and have to show the box, which waits for this declaration, where its chunks are before they report any.
+ * While the first box is joined again nothing goes on at the others: who joined as one without a table must not have one when it is there,
+ * as it would restore it in a run that began with it.
  */
 static bool
 declare_waits(const struct session *s, const struct declaring *g)
 {
-	return rejoin_pauses(s) || (rejoin_restoring(s) && (g->mapping || rejoin_declares(s)));
+	return rejoin_pauses(s->w->box[0]) || rejoin_pauses(s) ||
+	       (rejoin_restoring(s) && (g->mapping || rejoin_declares(s)));
 }
 
 /** DECLARE at all boxes, then MAP; 1: there is more to do. */

@@ -483,6 +483,22 @@ find_windows(struct list *l, const struct pbox_job_view *job)
 		JOB(job), job->workers, job->window, job->window == 1 ? "" : "s");
 }
 
+/* Nothing of the run says so, and its results are others from here on. */
+static void
+find_stateless(struct list *l, const struct pbox_job_view *job)
+{
+	struct pbox_moving_view m;
+	struct health_finding *f;
+
+	pbox_registrar_view_moving(l->c->registrar, job->job, &m);
+	if (m.stateless == 0 || (f = findings_next(l, "state_lost", true)) == NULL)
+		return;
+	snprintf(f->job, sizeof(f->job), "%s", job->name);
+	say(f, "a checkpoint has it; before a box is stopped 'pbox-ctl safe' there says whether it is needed",
+		"job '%s': %u fragments went on without what their optimiser had gathered: the box that had it was stopped or lost too early",
+		JOB(job), m.stateless);
+}
+
 static void
 find_jobs(struct list *l)
 {
@@ -496,6 +512,7 @@ find_jobs(struct list *l)
 		pbox_registrar_view_job(l->c->registrar, at, job);
 		if (job->state != PBOX_JOB_OPEN)
 			continue;
+		find_stateless(l, job);
 		if (job->kept_ns == 0)
 			find_absent(l, job);
 		a = health_job_begin(l->c->health, job, &was);

@@ -30,7 +30,8 @@
 	X(JOB_WINDOW, GAUGE, window, "frames", "frames that a worker may have under way to an endpoint") \
 	X(JOB_ROUND, GAUGE, round, "", "newest round of which a fragment is finished") \
 	X(JOB_AGE_MS, GAUGE, age_ms, "ms", "since its first worker came") \
-	X(JOB_KEPT_MS, GAUGE, kept_ms, "ms", "since its run is kept, all its workers being silent; 0: one lives")
+	X(JOB_KEPT_MS, GAUGE, kept_ms, "ms", "since its run is kept, all its workers being silent; 0: one lives") \
+	X(JOB_STATELESS, COUNTER, stateless, "fragments", "fragments that went on here without what their optimiser had gathered, for the box that had it was stopped or lost")
 #define WORKER_VALUES(X) \
 	CONTRIBUTION_VALUES(X, WORKER, "fragments that were complete with its contribution") \
 	X(WORKER_SILENT_MS, GAUGE, silent_ms, "ms", "since it was heard") \

@@ -33,7 +33,9 @@ enum pbox_fragment_closed {
 	PBOX_FRAGMENT_RESTORING = 2,     /**< its restorers have not all reported (R10.6) */
 	PBOX_FRAGMENT_LOST = 4,          /**< nobody could give the version that the box had */
 	PBOX_FRAGMENT_LATE = 16, /**< it is lost, as the SETs of its next round are (R10.5) */
-	PBOX_FRAGMENT_MOVED = 8, /**< another box has its chunk now (R16.10) */
+	PBOX_FRAGMENT_MOVED = 8, /**< another box has its chunk now (R16.10), */
+	PBOX_FRAGMENT_NEEDED =
+		32, /**< and nobody has fetched what this one alone has of it (R16.13) */
 };
 
 /** State of one fragment. Owner: the shard of its endpoint. */

@@ -56,6 +56,23 @@ struct pbox_homes_view {
 };
 void pbox_registrar_view_homes(const struct pbox_job *job, struct pbox_homes_view *out);
 
+/** How far moves of a job are at this box: not by the plan, but by what has come and left. */
+struct pbox_moving_view {
+	uint16_t epoch; /**< of the newest map that this box knows */
+	uint32_t here;  /**< chunks that this box has: rounds need it */
+	uint32_t
+		planned; /**< and by the newest map; at the first box alone that is the whole truth */
+	uint32_t restoring; /**< fragments that come, and are not complete */
+	/** Fragments that have left, and of which nobody has fetched what this box alone has: they would go on without (R16.13). */
+	uint32_t needed;
+	uint32_t stateless; /**< fragments that went on here without it, since the job began */
+	unsigned unshown;   /**< workers that have not shown that map here */
+	bool more;          /**< the first box: some chunks will be moved by later maps */
+	bool busy;          /**< data cores are changing some of this */
+};
+void pbox_registrar_view_moving(
+	const struct pbox_registrar *r, const struct pbox_job *job, struct pbox_moving_view *out);
+
 struct pbox_member_view {
 	const char *host;   /**< "": nobody has joined */
 	uint64_t silent_ns; /**< since anything valid was heard of it; UINT64_MAX: never */

@@ -35,6 +35,7 @@ struct homes {
 struct homes_member {
 	uint16_t asked; /* for the map of that epoch */
 	bool knows;     /* it has asked, or shown all that it knew */
+	uint16_t shown; /* the map of that epoch, all of it, and not to prepare alone; 0: none */
 };
 
 static struct homes *
@@ -409,8 +410,10 @@ homes_shown(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_jo
 		}
 	}
 	if ((m->flags & PBOX_HOMES_PREPARE) == 0 && m->table + 1 == job->n_tables &&
-		m->first + m->count == m->chunks)
+		m->first + m->count == m->chunks) {
 		homes_member(job, f->hdr.worker)->knows = true;
+		homes_member(job, f->hdr.worker)->shown = m->epoch;
+	}
 	reply_homes(r, f, job, &jt->t, m, false);
 }
 
@@ -498,6 +501,48 @@ bool
 registrar_homes_told(const struct pbox_job *job, unsigned worker)
 {
 	return homes_member(job, worker)->knows;
+}
+
+/* A worker without tables has nothing to show, and one that began before any chunk had moved neither. */
+static bool
+has_shown(const struct pbox_job *job, unsigned w)
+{
+	uint16_t shown = homes_member(job, w)->shown;
+
+	return job->member[w].declared == 0 ||
+	       !epoch_is_later(job->map_epoch, shown != 0 ? shown : PBOX_MAP_EPOCH);
+}
+
+void
+pbox_registrar_view_moving(
+	const struct pbox_registrar *r, const struct pbox_job *job, struct pbox_moving_view *out)
+{
+	*out = (struct pbox_moving_view){
+		.epoch = job->map_epoch,
+		.more = registrar_moves_left(job),
+		.busy = homes_of(job)->mails > 0,
+	};
+	for (unsigned w = 0; w < job->workers; w++)
+		out->unshown += registrar_has_session(job, w) && !has_shown(job, w);
+	for (uint32_t k = 0; k < job->n_tables; k++) {
+		const struct pbox_job_table *jt = job->table[k];
+
+		for (uint32_t i = 0; jt->built && jt->t.home != NULL && i < jt->t.n_chunks; i++) {
+			out->here += jt->t.home[i].box == jt->t.box;
+			out->planned += jt->t.plan[i].box == jt->t.box;
+		}
+		for (unsigned s = 0; jt->built && s < r->conf.n_shards; s++) {
+			const struct pbox_shard_table *st = pbox_shard_table_of(job->shard[s], k);
+			struct pbox_shard_restoring x;
+
+			if (st == NULL)
+				continue;
+			x = pbox_shard_table_restoring(st);
+			out->restoring += x.left;
+			out->needed += x.needed;
+			out->stateless += x.stateless;
+		}
+	}
 }
 
 void

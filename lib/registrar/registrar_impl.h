@@ -399,6 +399,8 @@ void registrar_homes_new(
 bool registrar_homes_made(const struct pbox_job *job);
 /* Have all workers with a session asked for the newest map? */
 bool registrar_homes_all_asked(const struct pbox_job *job);
+/** A command of the operator has more chunks to move. */
+bool registrar_moves_left(const struct pbox_job *job);
 /* Has the worker asked for the map, or shown all that it knew? */
 bool registrar_homes_told(const struct pbox_job *job, unsigned worker);
 

@@ -35,6 +35,12 @@ moves_of(const struct pbox_job *job)
 	return registrar_job_state(job, PART_moves);
 }
 
+bool
+registrar_moves_left(const struct pbox_job *job)
+{
+	return moves_of(job)->left;
+}
+
 /* May chunks of the job move now? After the loss of a box tables that are not mapped yet may be waiting for just that. */
 static int
 may_move(const struct pbox_registrar *r, const struct pbox_job *job, bool lost,

@@ -123,6 +123,8 @@ struct pbox_shard_restoring {
 	/** Fragments, since the table began, that have gone on without what only their former home had of them (R16.13); and the chunk of
 	 * the first. */
 	uint32_t stateless, stateless_chunk;
+	/** Fragments that have moved to another box, and of which nobody has fetched yet what this one alone has. */
+	uint32_t needed;
 };
 struct pbox_shard_restoring pbox_shard_table_restoring(const struct pbox_shard_table *st);
 

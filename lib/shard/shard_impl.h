@@ -175,6 +175,7 @@ struct pbox_shard_table {
 	_Atomic uint32_t
 		stateless; /* of those that are restored so many lack what only their former home had; */
 	uint32_t stateless_chunk; /* the first of them is of this */
+	_Atomic uint32_t needed;  /* fragments with PBOX_FRAGMENT_NEEDED */
 	uint32_t lost_chunk;      /* of the first that is lost, if any */
 	uint16_t lost_frag;
 	bool lost_late;                   /* ... as its SETs are gone */
@@ -409,6 +410,8 @@ void shard_moves(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_sha
 	const struct pbox_moves *moves);
 /* A frame of another epoch than its chunk: its worker may not have heard that this has moved. */
 void shard_moved_away(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+/** The fragment is here again, or another box has all that this one alone had of it. */
+void shard_not_needed(const struct target *g);
 
 /* Records and members (shard_records.c). */
 /* Of a fragment that has none; NULL: all are taken. */

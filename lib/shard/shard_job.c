@@ -61,6 +61,7 @@ pbox_shard_table_restoring(const struct pbox_shard_table *st)
 		.lost_late = st->lost_late,
 		.stateless = atomic_load_explicit(&st->stateless, memory_order_acquire),
 		.stateless_chunk = st->stateless_chunk,
+		.needed = atomic_load_explicit(&st->needed, memory_order_acquire),
 	};
 }
 

@@ -9,10 +9,32 @@
 
 #include "shard_impl.h"
 
+/* Is there anything of the fragment that workers cannot give its new home? */
+static bool
+has_what_only_boxes_have(const struct target *g)
+{
+	const struct pbox_table *t = g->st->t;
+	const struct pbox_fragment *fragment = g->fragment;
+
+	return pbox_table_has_more(t) && fragment->has_result != 0 &&
+	       (fragment->closed & PBOX_FRAGMENT_LOST) == 0 &&
+	       (fragment->version != 0 || t->pull_format != PBOX_FMT_FP32);
+}
+
+void
+shard_not_needed(const struct target *g)
+{
+	if ((g->fragment->closed & PBOX_FRAGMENT_NEEDED) == 0)
+		return;
+	g->fragment->closed &= (uint8_t)~PBOX_FRAGMENT_NEEDED;
+	atomic_fetch_sub_explicit(&g->st->needed, 1, memory_order_release);
+}
+
 static void
 fragment_leaves(struct pbox_shard *s, struct target *g)
 {
 	struct pbox_fragment *fragment = g->fragment;
+	bool needed = !is_restoring(g) && has_what_only_boxes_have(g);
 
 	if (is_restoring(g)) {
 		if (fragment->record != NULL)
@@ -23,6 +45,10 @@ fragment_leaves(struct pbox_shard *s, struct target *g)
 	}
 	fragment->closed =
 		(uint8_t)((fragment->closed & ~PBOX_FRAGMENT_RESTORING) | PBOX_FRAGMENT_MOVED);
+	if (needed) {
+		fragment->closed |= PBOX_FRAGMENT_NEEDED;
+		atomic_fetch_add_explicit(&g->st->needed, 1, memory_order_release);
+	}
 }
 
 static void
@@ -55,6 +81,8 @@ comes(struct pbox_shard *s, struct target *g, const struct pbox_move *m)
 		struct pbox_fragment *fragment = &c->fragment[f];
 
 		PBOX_ASSERT(fragment->record == NULL);
+		g->fragment = fragment;
+		shard_not_needed(g);
 		fragment->closed = PBOX_FRAGMENT_RESTORING;
 		if (g->st->t->mode == PBOX_MODE_OPTIMISER && !fragment->has_result)
 			fragment->closed |= PBOX_FRAGMENT_UNINITIALISED;

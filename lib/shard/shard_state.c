@@ -50,8 +50,8 @@ stands(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	return false;
 }
 
-/* The answer to a FETCH; nothing of a fragment that is not here. */
-static void
+/* The answer to a FETCH; nothing of a fragment that is not here. False: none is sent. */
+static bool
 send_fetched(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, bool here)
 {
 	struct pbox_send out = {
@@ -72,11 +72,11 @@ send_fetched(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 
 	if (shard_is_old(s, g->j, f)) {
 		shard_count(s, PBOX_SS_DROP_REPLAYED);
-		return;
+		return false;
 	}
 	if (!job_rate_answer(&g->j->rate, s->now_ns)) {
 		shard_count(s, PBOX_SS_DROP_RATE);
-		return;
+		return false;
 	}
 	shard_count(s, PBOX_SS_RX_FETCH);
 	if (here) {
@@ -87,6 +87,15 @@ send_fetched(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 		out.payload_crc = pbox_crc32c(0, out.payload, out.hdr.length);
 	}
 	shard_send_to(s, g, &out, f->hdr.worker);
+	return true;
+}
+
+/* Workers fetch part after part, each when the new home has the one before. */
+static bool
+is_last_part(const struct target *g, const struct pbox_frame *f)
+{
+	return f->hdr.aux == pbox_optim_states(g->st->t->optimiser) &&
+	       f->hdr.base + shard_piece_elements(g, f->hdr.base) == g->elements;
 }
 
 void
@@ -105,9 +114,10 @@ shard_fetch_left(struct pbox_shard *s, const struct target *g, const struct pbox
 		shard_send_unready(s, g, f);
 	else if (piece_of(g, f->hdr.aux, 0) == NULL)
 		shard_count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
-	else
-		send_fetched(s, g, f,
-			(closed & PBOX_FRAGMENT_LOST) == 0 && g->fragment->has_result != 0);
+	else if (send_fetched(s, g, f,
+			 (closed & PBOX_FRAGMENT_LOST) == 0 && g->fragment->has_result != 0) &&
+		 is_last_part(g, f))
+		shard_not_needed(g);
 }
 
 void

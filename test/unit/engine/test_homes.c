@@ -203,6 +203,69 @@ test_a_chunk_is_late(void)
 	fx_end();
 }
 
+static struct pbox_moving_view
+moving(void)
+{
+	struct pbox_moving_view view;
+
+	pbox_registrar_view_moving(fx.registrar, pbox_registrar_job(fx.registrar, 0), &view);
+	return view;
+}
+
+static void
+fetch(uint32_t chunk, uint16_t epoch, uint16_t array)
+{
+	struct pbox_hdr h = fx_data(&w[0], PBOX_FETCH, chunk, 0, 0);
+
+	h.map_epoch = epoch;
+	h.flags = PBOX_F_LATEST;
+	h.aux = array;
+	fx_clear();
+	for (unsigned s = 0; s < FX_SHARDS; s++)
+		fx_rx(s, &w[0], &h, NULL);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_FETCHED);
+}
+
+/* That the map gives a box no chunk does not say that it may be stopped. */
+static void
+test_what_is_still_here(void)
+{
+	struct fx_table t = reduce;
+	uint32_t chunk, last;
+
+	t.mode = PBOX_MODE_OPTIMISER;
+	t.optimiser = PBOX_OPT_MOMENTUM;
+	begin(1, &t);
+	chunk = chunk_of(1, 0);
+	last = chunk_of(1, 3);
+	for (unsigned i = 0; i < 2; i++)
+		fx_set(&w[i], 0, 1, PBOX_HYPER_LR, 0.5);
+	for (unsigned i = 0; i < 4; i++)
+		send(0, PBOX_INIT, chunk_of(1, i), 0, 1, 0, v);
+	push(0, chunk, 1, 1);
+	push(1, chunk, 1, 1);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_RESULT);
+	UNIT_EQ_U64(moving().here, 4);
+	UNIT_EQ_U64(moving().unshown, 0);
+	UNIT_EQ_U64(say(0, chunk, 2, 2, PBOX_HOMES_RESTORE | PBOX_HOMES_PREPARE), PBOX_HOMES_OK);
+	UNIT_EQ_U64(moving().here, 4);
+	for (unsigned i = 0; i < 4; i++)
+		say(0, chunk_of(1, i), 2, 2, PBOX_HOMES_RESTORE);
+	/* no chunk is here, but two workers have not shown the whole map, and the momentum of one is nowhere else */
+	UNIT_EQ_U64(moving().here, 0);
+	UNIT_EQ_U64(moving().unshown, last == 11 ? 1 : 2);
+	for (unsigned i = 0; i < 2; i++)
+		say(i, 11, home[11] == 1 ? 2 : home[11], home[11] == 1 ? 2 : 1, PBOX_HOMES_RESTORE);
+	UNIT_EQ_U64(moving().needed, 1);
+	fetch(chunk, 2, 0);
+	UNIT_EQ_U64(moving().needed, 1);
+	fetch(chunk, 2, 1);
+	UNIT_EQ_U64(moving().needed, 0);
+	fetch(chunk, 2, 1);
+	UNIT_EQ_U64(moving().needed, 0);
+	fx_end();
+}
+
 static void
 test_what_is_refused(void)
 {
@@ -227,6 +290,7 @@ const struct unit_test unit_tests[] = {
 	{"a chunk comes", test_a_chunk_comes},
 	{"whom a chunk waits for", test_restorers},
 	{"a chunk that comes too late for SETs", test_a_chunk_is_late},
+	{"what is still here", test_what_is_still_here},
 	{"what is refused", test_what_is_refused},
 	{NULL, NULL},
 };

@@ -20,6 +20,10 @@
 #define HOMES_FIXED 20 /* bytes of HOMES_OK, */
 #define HOMES_ENTRY 8  /* and for each chunk */
 
+/* The latest map of which a first box hears after a restart: what it makes then can still be compared with map 1, of which chunks may be
+ * (EPOCHS_APART and FORGOTTEN in registrar_moves.c). */
+#define HOMES_HEARD (32000 - 3 * 256)
+
 /* Of a job. */
 struct homes {
 	uint16_t mails;  /* MOVES under way */
@@ -28,7 +32,8 @@ struct homes {
 	bool restores;   /* some of them are to be restored */
 	uint64_t ask_ns; /* when workers are asked next */
 	unsigned asked;  /* how often they were */
-	bool made;       /* this box has made a map of it since it was started */
+	uint16_t first;  /* the map that this box has made first since it was started */
+	bool made;       /* it has made one */
 };
 
 /* Of a worker's session. */
@@ -222,8 +227,10 @@ adopt(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt,
 		const struct pbox_home *h = &m->home[i - m->first];
 		enum change what = change_of(t, m, i);
 
-		if (epoch_is_later(h->epoch, t->plan[i].epoch)) /* it has forgotten its plan */
+		if (epoch_is_later(h->epoch, t->plan[i].epoch)) { /* it has forgotten its plan */
 			t->plan[i] = (struct pbox_table_home){.box = h->box, .epoch = h->epoch};
+			note_epoch(job, h->epoch);
+		}
 		if (what == NOTHING)
 			continue;
 		comes += what == COMES;
@@ -340,18 +347,34 @@ homes_forgotten(const struct pbox_job *job)
 	return false;
 }
 
-/* The first box has decided which box has which chunk: what it hears of that is what it has said, or older (R16.9). */
+/* The first box decides which box has which chunk. It takes from no worker what it has decided since it was started, and before it decides
+ * anything after a restart nothing that would keep it from that (R16.9). Has a member this epoch from it, or from before the restart? */
+static bool
+homes_may_be(const struct pbox_job *job, uint16_t epoch, uint16_t known)
+{
+	const struct homes *h = homes_of(job);
+
+	if (homes_forgotten(job) && !h->made)
+		return (uint16_t)(epoch - PBOX_MAP_EPOCH) <= HOMES_HEARD;
+	return !epoch_is_later(epoch, known) ||
+	       (homes_forgotten(job) && epoch_is_later(h->first, epoch));
+}
+
 static bool
 homes_are_mine(const struct pbox_job *job, const struct pbox_table *t, const struct pbox_homes *m)
 {
+	const struct homes *own = homes_of(job);
+
 	for (unsigned i = 0; i < m->count; i++) {
 		const struct pbox_table_home *h = &t->plan[m->first + i];
+		bool decided = !homes_forgotten(job) ||
+			       (own->made && !epoch_is_later(own->first, h->epoch));
 
-		if (epoch_is_later(m->home[i].epoch, h->epoch) ||
-			(m->home[i].epoch == h->epoch && m->home[i].box != h->box))
+		if (!homes_may_be(job, m->home[i].epoch, h->epoch) ||
+			(decided && m->home[i].epoch == h->epoch && m->home[i].box != h->box))
 			return false;
 	}
-	return !epoch_is_later(m->epoch, job->map_epoch);
+	return homes_may_be(job, m->epoch, job->map_epoch);
 }
 
 /* Of boxes that there are; the first one is never out. */
@@ -374,7 +397,7 @@ homes_check(struct pbox_registrar *r, const struct pbox_frame *f, const struct p
 		return registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m->table,
 			"table %u has %u chunks at boxes 0 to %u, of which the first is never out",
 			m->table, t->n_chunks, r->conf.boxes.boxes - 1u);
-	if (r->conf.boxes.box == 0 && !homes_forgotten(job) && !homes_are_mine(job, t, m))
+	if (r->conf.boxes.box == 0 && !homes_are_mine(job, t, m))
 		return registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m->table,
 			"worker %u shows map %u of table %u, chunks %u and on, which this box has not made: its newest is map %u",
 			f->hdr.worker, m->epoch, m->table, m->first, job->map_epoch);
@@ -475,10 +498,14 @@ homes_tick(struct pbox_registrar *r, struct pbox_job *job)
 void
 registrar_homes_new(struct pbox_registrar *r, struct pbox_job *job, uint16_t epoch, uint16_t out)
 {
+	struct homes *h = homes_of(job);
+
 	note_epoch(job, epoch);
 	note_out(r, job, epoch, out);
-	homes_of(job)->asked = 0;
-	homes_of(job)->made = true;
+	if (!h->made)
+		h->first = epoch;
+	h->asked = 0;
+	h->made = true;
 	ask_workers(r, job);
 }
 

@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
 """A worker for test/func/fleet: rounds of an all-reduce, or of an optimiser on the box, with numbers whose sums depend on
-their order. Prints `round N` lines, and at the end `digest SHA256` of all results.
+their order. Prints `round N` lines, and at the end `digest SHA256` of all results. With --until FILE it ends after the round in which worker 0
+has seen that file, instead of after --rounds.
 
 usage: fleet_worker.py BOX SECRET WORKER WORKERS [--mode MODE] [--rounds N] [--pause SECONDS] [--threads N] ..."""
 
 import argparse
 import array
 import hashlib
+import itertools
+import os
 import random
 import sys
 import time
@@ -31,6 +34,8 @@ def main():
     p.add_argument("workers", type=int)
     p.add_argument("--mode", default="allreduce", help="or an optimiser; .FORMAT after it: what results are in")
     p.add_argument("--rounds", type=int, default=20)
+    p.add_argument("--until", metavar="FILE")
+    p.add_argument("--change", type=int, metavar="ROUND", help="before it the learning rate is halved; default: in the middle")
     p.add_argument("--pause", type=float, default=0)
     p.add_argument("--policy", default="wait")
     p.add_argument("--discipline", default="rounds")
@@ -56,13 +61,19 @@ def main():
                 t.init(numbers(7)).wait()
         grads = [numbers(100 * k + a.worker) for k in range(3)]
         out = [array.array("H", bytes(2 * n)) if pull else array.array("f", bytes(4 * n)) for n in SIZES]
-        for r in range(a.rounds):
-            if mode != "allreduce" and r == a.rounds // 2:
+        votes, vote = c.declare([("stop", 1)], op="sum") if a.until else None, array.array("f", [0])
+        for r in itertools.count() if a.until else range(a.rounds):
+            if mode != "allreduce" and r == (a.rounds // 2 if a.change is None else a.change):
                 t.set_hyper(lr=0.0625)
             t.pushpull(grads[r % 3], out).wait()
             for x in out:
                 digest.update(x.tobytes())
             print("round", r + 1, flush=True)
+            if votes:
+                vote[0] = a.worker == 0 and os.path.exists(a.until)
+                votes.pushpull([vote], [vote]).wait()
+                if vote[0]:
+                    break
             time.sleep(a.pause)
         print("endpoints", c.stats().endpoints, flush=True)
         print("stateless", c.stats().stateless_fragments, flush=True)

@@ -3,12 +3,12 @@
 # shellcheck shell=bash
 #
 # For tests whose workers are programs in torch; to be sourced after lib.sh. An import of torch takes more than a second of a CPU, and
-# such a test has up to 50 processes: here worker_start of "$PYTHON" FILE.py ARGUMENT... is a fork of one process that has imported it
+# such a test has up to 50 processes: here worker_start of "$PYTHON" torch_*.py ARGUMENT... is a fork of one process that has imported it
 # (torch_server.py). $STARTED is the program's own process id, which await, end_process and kill take as before; its parent is the server.
 # All other commands are started as netns.sh does.
 #
 #   TORCH_IMAGES=1                      before the first one: most programs load Fashion-MNIST, which the server does for them
-#   torch_exec I FILE.py ARGUMENT...    in the foreground, as worker_exec; what it prints comes at its end
+#   torch_exec I torch_*.py ARGUMENT...    in the foreground, as worker_exec; what it prints comes at its end
 
 TORCH_SERVER='' TORCH_FOLDER=$RUN_DIR/.torch TORCH_ASK='' TORCH_ANSWER=''
 declare -A TORCH_PIDS=() # what it has started
@@ -27,7 +27,7 @@ eval "process_start$(declare -f worker_start | sed '1s/^worker_start//')"
 
 worker_start() {
 	local i=$1 log=$2 line='' part
-	[[ $3 == "$PYTHON" && $4 == *.py ]] || {
+	[[ $3 == "$PYTHON" && $4 == */torch_*.py ]] || {
 		process_start "$@"
 		return
 	}

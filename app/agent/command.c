@@ -13,17 +13,26 @@
 
 #define TRIES 5
 
+/* Exactly: its number, or its address with or without the port. */
 static int
-command_box(const char *text, unsigned *box, struct pbox_error *err)
+command_box(
+	const struct pbox_fleet_map *map, const char *text, unsigned *box, struct pbox_error *err)
 {
-	char *end;
-	unsigned long n = strtoul(text, &end, 10);
+	char number[12];
 
-	if (text[0] < '0' || text[0] > '9' || *end != '\0' || n >= PBOX_FLEET_BOXES)
-		return pbox_fail(err, EINVAL,
-			"'%.40s' is no number of a box: pbox-ctl cluster shows them", text);
-	*box = (unsigned)n;
-	return 0;
+	for (unsigned i = 0; i < map->n_boxes; i++) {
+		const char *address = map->box[i].address;
+		size_t host = strcspn(address, ":");
+
+		snprintf(number, sizeof(number), "%u", i);
+		if (strcmp(text, number) != 0 && strcmp(text, address) != 0 &&
+			(strlen(text) != host || strncmp(text, address, host) != 0))
+			continue;
+		*box = i;
+		return 0;
+	}
+	return pbox_fail(err, EINVAL,
+		"'%.40s' is no number or address of a box: pbox-ctl cluster shows them", text);
 }
 
 static int
@@ -36,7 +45,7 @@ command_change(struct pbox_fleet_map *map, char **argv, struct pbox_error *err)
 		return pbox_fleet_map_weights(map, argv[1], argv[2], err);
 	if (strcmp(argv[0], "balance") == 0)
 		return pbox_fleet_map_leave(map, argv[1], argv[2], err);
-	ret = command_box(argv[1], &box, err);
+	ret = command_box(map, argv[1], &box, err);
 	if (ret != 0)
 		return ret;
 	return pbox_fleet_map_state(map, box,

@@ -298,8 +298,9 @@ on_failover(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_t
 	unsigned box, stateless;
 	int moved;
 
-	if (n != 2 || !params_number(word[1], PBOX_MAX_BOXES - 1, &box)) {
-		reply_error(d, "which job, and which box is dead? /pbox/failover,JOB,BOX");
+	if (n < 2 || !params_number(word[1], PBOX_MAX_BOXES - 1, &box) ||
+		(n == 3 && strcmp(word[2], "force") != 0)) {
+		reply_error(d, "which job, and which box is dead? /pbox/failover,JOB,BOX[,force]");
 		return;
 	}
 	job = reply_job(c, word[0], d);
@@ -307,7 +308,7 @@ on_failover(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_t
 		return;
 	pbox_registrar_view_job(c->registrar, job, &j);
 	moved = pbox_registrar_failover(
-		c->registrar, j.id, box, pbox_dp_now(c->conf.dp), &stateless, &err);
+		c->registrar, j.id, box, n == 3, pbox_dp_now(c->conf.dp), &stateless, &err);
 	reply_moved(c, job, "chunks", moved, &err, d);
 	if (moved >= 0)
 		rte_tel_data_add_dict_u64(d, "stateless", stateless);
@@ -334,8 +335,8 @@ const struct telemetry_command telemetry_set_commands[] = {
 		"Chunks go to another box of the job. Parameters: JOB,TABLE,FIRST,LAST,BOX."},
 	{"/pbox/scale", 2, on_scale,
 		"The boxes that a job's chunks are at. Parameters: JOB,BOX+BOX..."},
-	{"/pbox/failover", 2, on_failover,
-		"A box is dead: a job goes on without it. Parameters: JOB,BOX."},
+	{"/pbox/failover", 3, on_failover,
+		"A box is dead: a job goes on without it. Parameters: JOB,BOX[,force]."},
 	{"/pbox/weigh", 3, on_weigh,
 		"All tables of a job are shared out again. Parameters: JOB,WEIGHT,WEIGHT,..., one of each box."},
 	{"/pbox/drain", 1, on_drain,

@@ -75,10 +75,11 @@ int pbox_registrar_scale(struct pbox_registrar *r, uint16_t job, uint16_t set, u
  * The job goes on without a box that is dead: its chunks go to the others, and nobody waits for it any more (R16.12). It comes back by
  * pbox_registrar_scale(). At the job's first box alone.
  *
+ * @param force  also if it lives: else a box with which a worker has ended a round a short while ago is -EBUSY
  * @param stateless  how many tables lose what their optimiser had gathered of these chunks, or their full precision (R10.8)
  * @return how many chunks go: 0 if it has none, or is out already; or as pbox_registrar_move(), -EINVAL also for the first box
  */
-int pbox_registrar_failover(struct pbox_registrar *r, uint16_t job, unsigned box, uint64_t now_ns,
-	unsigned *stateless, struct pbox_error *err);
+int pbox_registrar_failover(struct pbox_registrar *r, uint16_t job, unsigned box, bool force,
+	uint64_t now_ns, unsigned *stateless, struct pbox_error *err);
 
 #endif /* PBOX_REGISTRAR_OPERATOR_H */

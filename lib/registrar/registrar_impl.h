@@ -399,6 +399,9 @@ void registrar_homes_new(
 bool registrar_homes_made(const struct pbox_job *job);
 /* Have all workers with a session asked for the newest map? */
 bool registrar_homes_all_asked(const struct pbox_job *job);
+/** 0, or -EBUSY with err: some worker has ended a round with the box a short while ago. */
+int registrar_times_lives(const struct pbox_registrar *r, const struct pbox_job *job, unsigned box,
+	struct pbox_error *err);
 /** A command of the operator has more chunks to move. */
 bool registrar_moves_left(const struct pbox_job *job);
 /* Has the worker asked for the map, or shown all that it knew? */

@@ -197,8 +197,8 @@ has_chunks(const struct pbox_job *job, unsigned box)
 }
 
 int
-pbox_registrar_failover(struct pbox_registrar *r, uint16_t id, unsigned box, uint64_t now_ns,
-	unsigned *stateless, struct pbox_error *err)
+pbox_registrar_failover(struct pbox_registrar *r, uint16_t id, unsigned box, bool force,
+	uint64_t now_ns, unsigned *stateless, struct pbox_error *err)
 {
 	struct pbox_job *job = id < r->conf.max_jobs ? r->job[id] : NULL;
 	uint16_t epoch;
@@ -217,6 +217,9 @@ pbox_registrar_failover(struct pbox_registrar *r, uint16_t id, unsigned box, uin
 	/* it may be out, and have chunks: this box was started again, and the workers came with them after that */
 	if ((job->out >> box & 1) != 0 && !has_chunks(job, box))
 		return 0;
+	ret = force ? 0 : registrar_times_lives(r, job, box, err);
+	if (ret < 0)
+		return ret;
 	moves_of(job)->left = false;
 	epoch = next_epoch(job);
 	n = registrar_share_lost(job, (uint16_t)(job->out | 1u << box), r->conf.boxes.boxes, epoch);
@@ -433,7 +436,7 @@ moves_tick(struct pbox_registrar *r, struct pbox_job *job)
 	m->look_ns = r->now_ns + LOOK_EVERY;
 	for (unsigned b = 1; b < r->conf.boxes.boxes; b++)
 		if ((job->out >> b & 1) != 0 && has_chunks(job, b))
-			pbox_registrar_failover(r, job->id, b, r->now_ns, &stateless, &err);
+			pbox_registrar_failover(r, job->id, b, true, r->now_ns, &stateless, &err);
 }
 
 const struct registrar_part registrar_moves_part = {

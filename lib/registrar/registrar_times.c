@@ -4,13 +4,24 @@
 
 /* What workers measure of the boxes of their job (STATS, R16.8): kept for who decides which box is slow. */
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "registrar_impl.h"
 
+/* A box that a worker has ended a round with lives: for so many times as it is between rounds, within bounds. */
+#define LIVES_ROUNDS 3
+#define LIVES_LEAST  (3000 * NS_PER_MS)
+#define LIVES_MOST   (60000 * NS_PER_MS)
+
 struct job_times {
 	struct pbox_stats_msg *of; /* of each worker; NULL: none has said anything */
+	/* when some worker has said last that a box took part in a round of its, which one, and how long before that it was so the last time */
+	struct {
+		uint64_t ns, apart_ns;
+		uint16_t worker;
+	} heard[PBOX_MAX_BOXES];
 };
 
 static struct job_times *
@@ -57,6 +68,45 @@ have_room(struct pbox_job *job)
 	return k->of != NULL;
 }
 
+/* Of growth alone: what this box is told first may be long ago. */
+static void
+note_heard(struct pbox_registrar *r, struct job_times *k, unsigned worker,
+	const struct pbox_stats_msg *m)
+{
+	const struct pbox_stats_msg *before = &k->of[worker];
+
+	for (unsigned b = 0; b < m->boxes && before->boxes == m->boxes; b++) {
+		if (m->box[b].rounds <= before->box[b].rounds)
+			continue;
+		if (k->heard[b].ns != 0)
+			k->heard[b].apart_ns = r->now_ns - k->heard[b].ns;
+		k->heard[b].ns = r->now_ns;
+		k->heard[b].worker = (uint16_t)worker;
+	}
+}
+
+int
+registrar_times_lives(const struct pbox_registrar *r, const struct pbox_job *job, unsigned box,
+	struct pbox_error *err)
+{
+	const struct job_times *k = times_of(job);
+	uint64_t patience = LIVES_ROUNDS * k->heard[box].apart_ns, ago;
+
+	if (k->heard[box].ns == 0)
+		return 0;
+	if (patience < LIVES_LEAST)
+		patience = LIVES_LEAST;
+	if (patience > LIVES_MOST)
+		patience = LIVES_MOST;
+	ago = r->now_ns - k->heard[box].ns;
+	if (ago >= patience)
+		return 0;
+	return pbox_fail(err, EBUSY,
+		"box %u of job '%s' lives: worker %u has ended a round with it %.1f s ago, and what its optimiser has gathered there would be lost. To empty it: pbox-ctl drain %s %u. If it is dead: again in %.0f s, or with --force",
+		box, job->name, k->heard[box].worker, (double)ago / 1e9, job->name, box,
+		(double)(patience - ago) / 1e9 + 1);
+}
+
 static void
 on_box_times(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
 {
@@ -90,6 +140,7 @@ on_box_times(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_j
 			"no memory for the times of the boxes of job '%s'", job->name);
 		return;
 	}
+	note_heard(r, times_of(job), f->hdr.worker, &m);
 	times_of(job)->of[f->hdr.worker] = m;
 	registrar_reply(r, f, PBOX_STATS_OK, 0);
 }

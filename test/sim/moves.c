@@ -159,7 +159,7 @@ give(struct sim *s, unsigned command, const struct pbox_job *k)
 
 	if (command == FAILOVER)
 		ret = s->code->registrar_failover(
-			s->box->registrar, k->id, s->sc.dead_box, s->now, &stateless, &err);
+			s->box->registrar, k->id, s->sc.dead_box, true, s->now, &stateless, &err);
 	else
 		ret = s->code->registrar_scale(s->box->registrar, k->id, all, s->now, &err);
 	if (ret < 0)

@@ -32,7 +32,7 @@ struct sim_code {
 	void (*registrar_tick)(struct pbox_registrar *r, uint64_t now_ns);
 	int (*registrar_scale)(struct pbox_registrar *r, uint16_t job, uint16_t set,
 		uint64_t now_ns, struct pbox_error *err);
-	int (*registrar_failover)(struct pbox_registrar *r, uint16_t job, unsigned box,
+	int (*registrar_failover)(struct pbox_registrar *r, uint16_t job, unsigned box, bool force,
 		uint64_t now_ns, unsigned *stateless, struct pbox_error *err);
 	int (*registrar_move)(struct pbox_registrar *r, uint16_t job, uint32_t table,
 		uint32_t first, uint32_t last, unsigned box, uint64_t now_ns,

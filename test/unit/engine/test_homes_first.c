@@ -24,7 +24,7 @@ static int
 failover(unsigned box, unsigned *stateless)
 {
 	fx_clear();
-	return pbox_registrar_failover(fx.registrar, 0, box, fx.now, stateless, &err);
+	return pbox_registrar_failover(fx.registrar, 0, box, false, fx.now, stateless, &err);
 }
 
 static void
@@ -331,6 +331,51 @@ test_many_maps(void)
 	fx_end();
 }
 
+/* STATS of worker 1: it has ended so many rounds with each box. */
+static void
+rounds_with(const uint32_t *rounds)
+{
+	struct pbox_stats_msg told = {.boxes = 3, .rounds = rounds[0], .seconds = 1, .squares = 1};
+	uint8_t payload[PBOX_STATS_MOST];
+
+	for (unsigned b = 0; b < 3; b++)
+		told.box[b] = (struct pbox_box_times){.rounds = rounds[b], .seconds = 1};
+	UNIT_EQ_U64(fx_control(&w[1], PBOX_STATS, payload,
+			    pbox_stats_encode(payload, sizeof(payload), &told))
+			    ->hdr.type,
+		PBOX_STATS_OK);
+}
+
+/* What only a box has is not given up while a worker ends rounds with it. */
+static void
+test_a_box_that_lives(void)
+{
+	const struct pbox_job *job;
+	unsigned stateless;
+
+	begin(0, &reduce);
+	job = pbox_registrar_job(fx.registrar, 0);
+	rounds_with((const uint32_t[]){5, 5, 5}); /* when those were, it does not say */
+	fx.now += 300 * MS;
+	rounds_with((const uint32_t[]){9, 9, 5});
+	fx.now += 1200 * MS;
+	UNIT_EQ_U64(failover(1, &stateless), (uint64_t)-EBUSY);
+	CU_ASSERT_STRING_EQUAL(err.text,
+		"box 1 of job 'vision' lives: worker 1 has ended a round with it 1.2 s ago, and what its optimiser has gathered there would be lost. To empty it: pbox-ctl drain vision 1. If it is dead: again in 3 s, or with --force");
+	UNIT_EQ_U64(job->out, 0);
+	UNIT_EQ_U64(pbox_registrar_failover(fx.registrar, 0, 1, true, fx.now, &stateless, &err), 4);
+	UNIT_EQ_U64(job->out, 2);
+	/* rounds of 10 s */
+	rounds_with((const uint32_t[]){9, 9, 6});
+	fx.now += 10000 * MS;
+	rounds_with((const uint32_t[]){9, 9, 7});
+	fx.now += 29000 * MS;
+	UNIT_EQ_U64(failover(2, &stateless), (uint64_t)-EBUSY);
+	fx.now += 1000 * MS;
+	UNIT_EQ_U64(failover(2, &stateless), 6);
+	fx_end();
+}
+
 /* BOXES_OK for a worker: boxes that are out. */
 static unsigned
 boxes_out(unsigned worker)
@@ -431,6 +476,7 @@ const struct unit_test unit_tests[] = {
 	{"scale", test_scale},
 	{"weights of the boxes", test_weights},
 	{"failover", test_failover},
+	{"a box that lives", test_a_box_that_lives},
 	{"the first box decides", test_the_first_box_decides},
 	{"epochs that are far away", test_far_epochs},
 	{"more maps than can be compared", test_many_maps},

@@ -19,6 +19,8 @@
 
 #define AGENT_MS UINT64_C(1000000)
 #define AGENT_S  (1000 * AGENT_MS)
+/* Jobs of a box: as many as it can have. */
+#define AGENT_JOBS PBOX_OPTIONS_JOBS
 
 /* ---- etcd --------------------------------------------------------------------------------------- */
 
@@ -113,7 +115,7 @@ struct box {
 	unsigned n, number;   /* boxes of its list, and which of them it is */
 	char address[PBOX_FLEET_BOXES][PBOX_FLEET_ADDRESS], release[32];
 	unsigned n_jobs;
-	struct box_job job[PBOX_FLEET_JOBS];
+	struct box_job job[AGENT_JOBS];
 };
 
 /* The answer of a command, to be freed; -ENOENT: no box is there; -ENOTSUP: it does not know the command; -EPROTO: it
@@ -191,10 +193,10 @@ struct agent {
 		struct box_job job;
 		uint64_t epoch, tried_ns,
 			bad_ns; /* bad_ns: since when it cannot be done; 0: it is done */
-	} done[PBOX_FLEET_JOBS];
+	} done[AGENT_JOBS];
 	/* Of the first box: jobs whose boxes are compared. */
 	unsigned n_load;
-	struct load_job load[PBOX_FLEET_JOBS];
+	struct load_job load[AGENT_JOBS];
 	uint64_t load_ns;
 	uint64_t lost_ns; /* when boxes that are dead are looked at again */
 	uint64_t applied; /* epoch of the map that the box has been made to follow */

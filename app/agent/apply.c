@@ -38,6 +38,8 @@ apply_entry(struct agent *a, const struct box_job *job)
 
 	while (i < a->n_done && !box_same_run(&a->done[i].job, job))
 		i++;
+	if (i == AGENT_JOBS) /* never more than the box has, but for begins that are computed */
+		a->n_done = --i;
 	if (i == a->n_done) {
 		memset(&a->done[i], 0, sizeof(a->done[i]));
 		a->done[i].job = *job;

@@ -195,7 +195,7 @@ box_look_jobs(struct box *b, struct pbox_error *err)
 			struct box_job *at = &b->job[b->n_jobs];
 			uint64_t age = (uint64_t)json_integer_value(json_object_get(j, "age_ms"));
 
-			if (strncmp(name, "job_", 4) != 0 || b->n_jobs == PBOX_FLEET_JOBS)
+			if (strncmp(name, "job_", 4) != 0 || b->n_jobs == AGENT_JOBS)
 				continue;
 			box_text(j, "name", at->name, sizeof(at->name));
 			at->number = (unsigned)strtoul(name + 4, NULL, 10);

@@ -35,6 +35,10 @@ load_entry(struct agent *a, const struct box_job *job)
 
 	while (i < a->n_load && !box_same_run(&a->load[i].job, job))
 		i++;
+	if (i == AGENT_JOBS) { /* never more than the box has, but for begins that are computed */
+		measure_free(&a->load[--i]);
+		a->n_load = i;
+	}
 	if (i == a->n_load) {
 		memset(&a->load[i], 0, sizeof(a->load[i]));
 		a->load[i].pause = PAUSE;
@@ -104,7 +108,7 @@ static int
 load_map(const struct agent *a, const struct load_job *j, const uint32_t *weight, const char *why,
 	struct pbox_fleet_map *next, struct pbox_error *err)
 {
-	static char names[PBOX_FLEET_JOBS][PBOX_FLEET_NAME];
+	static char names[AGENT_JOBS][PBOX_FLEET_NAME];
 
 	for (unsigned i = 0; i < a->box.n_jobs; i++)
 		memcpy(names[i], a->box.job[i].name, sizeof(names[i]));
@@ -227,10 +231,12 @@ load_act(struct agent *a, struct load_job *j, const struct pbox_balance_action *
 		load_later(j);
 		return;
 	}
-	if (load_map(a, j, j->weight, j->text, &next, &err) != 0)
+	if (load_map(a, j, j->weight, j->text, &next, &err) != 0) {
+		snprintf(j->refused, sizeof(j->refused), "%.199s", err.text);
 		load_say(j, PBOX_LOG_WARN, "its load stays as it is", err.text);
-	else
-		load_move(a, j);
+		return;
+	}
+	load_move(a, j);
 }
 
 /* Weights that an earlier run has left, of a job whose chunks cannot move now: nobody has asked for them. */

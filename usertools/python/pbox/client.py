@@ -291,8 +291,20 @@ class Table:
                 io[k].output, ref = _buffers.address_of(
                     outs[i], t.elements, pull, True, f"output '{t.name}'")
                 keep.append(ref)
+        if outputs is not None:
+            self._check_apart(io, numbers, pull)
         return self.submit_io(kind, io, len(numbers), keep, priority=priority, weight=weight, factor=factor,
                               pulls_ago=pulls_ago, bound=bound)
+
+    def _check_apart(self, io: Any, numbers: Sequence[int], pull: str) -> None:
+        """Raise for outputs that would be written over each other: each tensor has a result of its own."""
+        size = _buffers.BYTES[pull]
+        end, last = 0, -1
+        for at, i in sorted((io[k].output, i) for k, i in enumerate(numbers) if self.tensors[i].elements > 0):
+            if at < end:
+                raise PBoxInvalid(f"output '{self.tensors[i].name}' overlaps the memory of output '{self.tensors[last].name}': each has a result of "
+                                  "its own, and the one that came last would overwrite the other. Pass memory of its own for each")
+            end, last = at + self.tensors[i].elements * size, i
 
     def _how(self, factor: Optional[float], pulls_ago: int, bound: Optional[int]) -> Any:
         """For pbox_client_submit_how; None: nothing is said."""
@@ -365,6 +377,8 @@ class Table:
                 io[k].output, ref = _buffers.address_of(
                     outs[i], t.elements, self.pull_format, True, f"output '{t.name}'")
                 keep.append(ref)
+        if outs is not None:
+            self._check_apart(io, numbers, self.pull_format)
         if weights is None:
             weights = [1] * len(parts)
         if len(weights) != len(parts):

@@ -10,7 +10,7 @@ import torch
 from .. import _buffers
 from ..client import Client, Operation, Table, Tensor, check_op
 from ..errors import PBoxInvalid, PBoxMismatch
-from . import _device, _ranks
+from . import _apart, _device, _ranks
 from ._session import Session, between_rounds, connect, current, plain_op
 
 _HEAD = 9  # 1, and 8 bytes of a hash: all are equal if each sum is N times mine
@@ -148,6 +148,7 @@ def all_reduce(tensors: Union[torch.Tensor, Sequence[torch.Tensor]], op: str = "
         if fmt is None:
             raise PBoxInvalid(f"tensor {i} has dtype {t.dtype}: float32, bfloat16 or float16")
         by_format.setdefault(fmt, []).append(t)
+    _apart.check(tensors, lambda i: f"tensor {i}", "Pass each memory once; of what shall be reduced apart pass a clone()")
     check_op(op)
     wire_op = plain_op(session.client, op)
     keys: List[Key] = [(op, fmt, tuple(t.numel() for t in by_format[fmt])) for fmt in sorted(by_format)]

@@ -17,7 +17,7 @@ import torch
 from .. import _buffers, _checks, _lib
 from ..client import ANY_ROUND, Client, Operation, Table, Tensor
 from ..errors import PBoxDeadline, PBoxError, PBoxInvalid, PBoxMismatch, PBoxMore, PBoxRefused, PBoxRunning
-from . import _clip, _device, _layout, _placed, _skip
+from . import _apart, _clip, _device, _layout, _placed, _skip
 from ._agree import Agreement, Alone, Hypers
 from ._early import Early
 from ._session import (DECLARE_SECONDS, between_rounds, check_slots, connect, goes_by_slots,
@@ -294,7 +294,13 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                 specs.append(Tensor(f"group {g} parameter {i} {_layout.label(order)}"
                                     f"{tuple(p.shape)}{early}", p.numel(), g))
         self._device = _device.of(self._all, lambda i: specs[i].name)
+        _apart.check_parameters(self.param_groups)
+        self._check_apart([s.name for s in specs])
         return specs
+
+    def _check_apart(self, names: List[str]) -> None:
+        _apart.check([p.data for p in self._all], lambda i: f"'{names[i]}'",
+                     "Weights that are tied share the Parameter (b.weight = a.weight, not b.weight.data = a.weight.data)")
 
     def _prepare(self) -> None:
         """Buffers and the address array, made once."""
@@ -484,7 +490,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                 _layout.dense(self._all[i].data.cpu(), self._order[i]).view(torch.int32)))
 
     def _refuse_changed(self) -> None:
-        suspects = set()
+        suspects, moved = set(), False
         for i, (p, v) in enumerate(zip(self._all, self._versions)):
             if p.stride() != v[2] or p.dtype != torch.float32 or p.device != v[3]:
                 raise PBoxInvalid(
@@ -493,6 +499,9 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                     "model first")
             if (p._version, p.data_ptr()) != v[:2]:
                 suspects.add(i)
+                moved |= p.data_ptr() != v[1]
+        if moved:
+            self._check_apart([t.name for t in self.table.tensors])
         if self._contents is not None:  # p.data.clamp_() leaves no other trace
             suspects.update(i for i, (p, o, c) in enumerate(
                 zip(self._all, self._order, self._contents)) if self._content(p.data, o) != c)

@@ -80,5 +80,7 @@ void rounds_from_worker(struct sim *s, unsigned job, struct sim_fragment *f, uin
 bool rounds_has_more(const struct sim *s, unsigned job, const struct sim_fragment *f);
 void rounds_note_given(struct sim_fragment *f, const struct pbox_hdr *h, const uint8_t *payload);
 void rounds_restored(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h);
+/* Has the box heard nothing of it in its session for a lease? Then it may have ended that (R10.7). */
+bool sim_restart_may_end(const struct sim *s, unsigned job, unsigned w);
 
 #endif /* LAW_H */

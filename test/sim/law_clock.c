@@ -509,7 +509,7 @@ newest(struct sim *s, unsigned job, const struct sim_fragment *f, const struct c
 
 		if (j->token[w] == 0 || j->restorer[f->table][w] != j->token[w])
 			continue;
-		if (t->token != j->token[w])
+		if (t->token != j->token[w] && !sim_restart_may_end(s, job, w))
 			sim_fail(s,
 				"job %u chunk %x frag %u is restored before worker %u has reported",
 				job, f->chunk, f->frag, w);

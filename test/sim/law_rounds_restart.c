@@ -115,6 +115,8 @@ must_be(struct sim *s, unsigned job, const struct sim_fragment *f, bool *have)
 		if (j->token[w] == 0 || j->restorer[f->table][w] != j->token[w])
 			continue;
 		if (f->told[w].token != j->token[w]) {
+			if (sim_restart_may_end(s, job, w))
+				continue;
 			sim_fail(s,
 				"job %u chunk %x frag %u is restored before worker %u has reported",
 				job, f->chunk, f->frag, w);

@@ -292,6 +292,23 @@ count_rounds(struct sim *s, struct sim_worker *w)
 	w->last = s->sc.job[w->job].rounds - most;
 }
 
+/* Where pulls have a bound, one that was started again brings no push twice: the others, which have all done their rounds, or wait for what
+ * it is to bring next, would never reach its clock. */
+static void
+skip_pushed(struct sim *s, struct sim_worker *w)
+{
+	const struct sim_job_spec *spec = &s->sc.job[w->job];
+
+	for (unsigned t = 0; t < spec->tables && w->restarted && spec->lag > 0; t++) {
+		bool restoring;
+		uint32_t done = s->code->worker_next_round(w->w, w->table[t], &restoring) - 1 -
+				spec->first_round;
+
+		if (sim_is_clock(&spec->table[t]) && !restoring && done > w->done[t])
+			w->done[t] = done < spec->rounds ? done : spec->rounds;
+	}
+}
+
 static bool
 started(struct sim *s, struct sim_worker *w)
 {
@@ -301,6 +318,7 @@ started(struct sim *s, struct sim_worker *w)
 		return false;
 	if (back)
 		count_rounds(s, w);
+	skip_pushed(s, w);
 	w->state = SIM_WORK;
 	w->not_before = s->now;
 	if (w->id == 0 && !back)

@@ -111,6 +111,12 @@ sim_restart_snapshot(struct sim *s)
 		}
 }
 
+bool
+sim_restart_may_end(const struct sim *s, unsigned job, unsigned w)
+{
+	return s->now - s->job[job].part[s->box->number].arrived[w] > s->sc.lease_ms * MS;
+}
+
 int
 sim_restart_load(struct sim *s, const struct pbox_job *job, struct pbox_table *t, bool restoring)
 {
@@ -150,6 +156,7 @@ sim_restart_arrival(struct sim *s, const struct pbox_hdr *h, const uint8_t *payl
 	if (h->worker >= SIM_WORKERS || h->token == 0 || h->token != j->token[h->worker] ||
 		h->incarnation != s->box->incarnation)
 		return;
+	j->arrived[h->worker] = s->now;
 	if (h->type == PBOX_HOMES && pbox_homes_decode(payload, h->length, &homes) == 0)
 		s->box->shown = homes.count > 0 ? homes.flags : 0xFFFF;
 	if (h->type == PBOX_RESTORE) {

@@ -591,7 +591,7 @@ struct sim_part {
 	uint64_t begun;
 	/* the session that declared the table so; 0: none */
 	uint64_t restorer[SIM_TABLES][SIM_WORKERS];
-	uint64_t token[SIM_WORKERS]; /* the box's, as WELCOME says; 0: none */
+	uint64_t token[SIM_WORKERS], arrived[SIM_WORKERS]; /* 0: none; latest frame */
 	struct {
 		struct pbox_auth_job *job; /* NULL: no tags */
 		struct pbox_auth_keys keys;

@@ -15,6 +15,8 @@
 
 #include "agent.h"
 
+#define WORKER_TIMEOUT 60 /* s, where a program says no other */
+
 #define EXIT_USAGE 2
 
 static const char help[] =
@@ -146,6 +148,22 @@ main_configuration(const char *file)
 	return status == 0 ? main_file(c->key, "key") : status;
 }
 
+/* Nobody else sees both: a worker's time limit is its program's, the other two are of this file. */
+static void
+main_say_timeout(const struct pbox_cluster_options *c)
+{
+	unsigned least = (unsigned)(pbox_options_timeout(c) / AGENT_S);
+
+	if (least == 0)
+		printf("WARN failover = none: operations that wait for a dead box end at their timeout (60 s unless a program says another)\n");
+	else if (least >= WORKER_TIMEOUT)
+		printf("WARN a job goes on without a dead box after %u s (lease, failover and 10 s), and operations end after 60 s unless a program says another timeout: give workers a timeout of more than %u s, or a shorter failover\n",
+			least, least);
+	else
+		printf("OK   a job goes on without a dead box after %u s: workers need a timeout of more than that (60 s unless a program says another)\n",
+			least);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -174,6 +192,7 @@ main(int argc, char **argv)
 	}
 	if (check) {
 		status = ask_check(&agent.etcd, agent.fleet);
+		main_say_timeout(agent.conf);
 	} else if (optind < argc) {
 		status = command_run(&agent.etcd, agent.fleet, argc - optind, argv + optind);
 	} else {

@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -44,9 +45,9 @@ const struct pbox_conf_option conf_cluster_options[] = {
 		.more = "Alike at all boxes. Longer than etcd takes to choose another leader."),
 	RANGE(DURATION, "failover", failover_ns, 10 * S, 86400 * S,
 		.zero = "none",
-		.def = "300s",
+		.def = "30s",
 		.brief = "jobs go on without a box that is gone for so long",
-		.more = "The agent of the first box gives its chunks to the others then, while they train: longer than a restart takes. none: a person does it (pbox-ctl failover)."),
+		.more = "The agent of the first box gives its chunks to the others then, while they train. Twice the lease or more: an agent that was away needs one to serve again. The timeout of workers must be longer than lease, failover and 10 s together. none: a person does it (pbox-ctl failover)."),
 	ROW(BOOL, "balance", balance,
 		.def = "no",
 		.example = "yes",
@@ -155,6 +156,12 @@ conf_cluster_check(
 		return pbox_fail(err, EINVAL,
 			"%s needs boxes: write boxes = with an address of each box above all sections",
 			where);
+	if (c->failover_ns != 0 && c->failover_ns < 2 * c->lease_ns)
+		return pbox_fail(err, EINVAL,
+			"%s: failover is shorter than two leases (%" PRIu64
+			" s): an agent that was away for a moment needs one until its box serves again: write failover = %" PRIu64
+			"s or longer",
+			where, 2 * c->lease_ns / S, 2 * c->lease_ns / S);
 	if (c->balance_scale && !c->balance)
 		return pbox_fail(err, EINVAL,
 			"%s: balance-scale is a part of balance: write balance = yes, too", where);
@@ -169,4 +176,10 @@ conf_cluster_check(
 			"%s: ca and cert are for TLS, and the endpoints are http://: write https://",
 			where);
 	return 0;
+}
+
+uint64_t
+pbox_options_timeout(const struct pbox_cluster_options *c)
+{
+	return c->failover_ns != 0 ? c->lease_ns + c->failover_ns + 10 * S : 0;
 }

@@ -163,6 +163,9 @@ int pbox_options_boxes(
 /** Which of them is this box, by the addresses of its ports? -EINVAL with @p err. */
 int pbox_options_box(const struct pbox_options *o, struct pbox_error *err);
 
+/** The rule between lease, failover and the time limit of workers: this must be longer than so many ns, or an operation that waits for a
+ * dead box ends before its job goes on without that. 0: failover is none. */
+uint64_t pbox_options_timeout(const struct pbox_cluster_options *c);
 /** Endpoints of etcd, from "http://10.0.0.9:2379, http://10.0.0.10:2379": their number, each without a / at its end. -EINVAL
  * with @p err. */
 int pbox_options_etcd(

@@ -372,7 +372,9 @@ test_cluster(void)
 	CU_ASSERT_PTR_NOT_NULL_FATAL(conf);
 	UNIT_EQ_U64(o.n_clusters, 1);
 	UNIT_EQ_U64(o.clusters[0].lease_ns, 15000000000);
-	UNIT_EQ_U64(o.clusters[0].failover_ns, 300000000000);
+	UNIT_EQ_U64(o.clusters[0].failover_ns, 30000000000);
+	/* a worker's limit that is not given is longer */
+	CU_ASSERT(pbox_options_timeout(&o.clusters[0]) < UINT64_C(60000000000));
 	CU_ASSERT(!o.clusters[0].balance && !o.clusters[0].balance_scale);
 	UNIT_EQ_U64(o.clusters[0].balance_window, 20);
 	CU_ASSERT_EQUAL(pbox_options_etcd(o.clusters[0].etcd, url, &err), 2);
@@ -397,6 +399,9 @@ test_cluster(void)
 		"[cluster f-1] (FILE line 6): user and password go together: set both, or none");
 	bad("boxes = 10.0.0.1, 10.0.0.2\n" CLUSTER("etcd = http://a:1\nca = c\n"),
 		"[cluster f-1] (FILE line 6): ca and cert are for TLS, and the endpoints are http://: write https://");
+	bad("boxes = 10.0.0.1, 10.0.0.2\n" CLUSTER(
+		    "etcd = http://a:1\nlease = 60s\nfailover = 30s\n"),
+		"[cluster f-1] (FILE line 6): failover is shorter than two leases (120 s): an agent that was away for a moment needs one until its box serves again: write failover = 120s or longer");
 	bad("boxes = 10.0.0.1, 10.0.0.2\n" CLUSTER("etcd = http://a:1\nbalance-scale = yes\n"),
 		"[cluster f-1] (FILE line 6): balance-scale is a part of balance: write balance = yes, too");
 	bad("boxes = 10.0.0.1, 10.0.0.2\n" PORT JOB "[cluster a/b]\netcd = http://a:1\n",

@@ -11,7 +11,9 @@ from torch import nn
 
 import pbox
 import pbox.torch
-from tests.test_torch import HERE, Case
+from pbox.torch import _early
+from tests import workers
+from tests.test_torch import HERE, Case, FakeBucket, FakeDDP, Scaler
 
 ALONE = dict(worker=0, workers=1, **HERE)
 
@@ -101,6 +103,167 @@ class Overlap(Case):
         table.pushpull([view[:4], view[:4]], [view[:4], view[4:]]).wait()  # inputs may share
         self.assertEqual(list(flat), [0, 1, 2, 3] * 2)
         client.close()
+
+
+class NotFinite(Case):
+    """A NaN or an infinity of one worker is in the parameters of all from then on."""
+
+    BAD = (float("nan"), float("inf"), -float("inf"))
+
+    def refuses(self, step, text):
+        before = len([c for c in self.lib.calls if c[0] == "submit"])
+        with self.assertRaisesRegex(pbox.PBoxInvalid, text):
+            step()
+        self.assertEqual(len([c for c in self.lib.calls if c[0] == "submit"]), before)
+
+    def test_rounds(self):
+        """Nothing is sent, the other worker waits, and the step is made of another batch."""
+        def worker(w):
+            p = nn.Parameter(torch.zeros(2, 3))
+            opt = pbox.torch.SGD([p], 1.0, worker=w, workers=2, **HERE)
+            for k, bad in enumerate(self.BAD):
+                (p * (k + 1)).sum().backward()
+                if w == 1:
+                    p.grad[1, 2] = bad
+                    with self.assertRaisesRegex(pbox.PBoxInvalid, "worker 1: the gradient of 'group 0 parameter 0 .*' has a NaN or an infinity"):
+                        opt.step()
+                    opt.zero_grad()
+                    (p * (k + 1)).sum().backward()
+                opt.step()
+                opt.zero_grad()
+            opt.close()
+            return p.detach().unique().tolist()
+        self.assertEqual(workers.run(2, worker), [[-6.0]] * 2)
+
+    def test_a_sum_that_overflows_is_none(self):
+        p = nn.Parameter(torch.zeros(4))
+        for kw in ({}, {"slots": 1}):
+            opt = pbox.torch.SGD([p], 2.0 ** -127, **ALONE, **kw)
+            p.grad = torch.full((4,), 2.0 ** 127)
+            opt.step()
+            opt.close()
+        self.assertEqual(p.tolist(), [-2.0] * 4)
+
+    def test_slots(self):
+        p = nn.Parameter(torch.zeros(4))
+        opt = pbox.torch.SGD([p], 1.0, slots=3, **ALONE)
+        for slot in range(3):
+            if slot == 1:
+                p.grad = torch.full((4,), float("nan"))
+                self.refuses(opt.step, "worker 0: the gradient of .* in slot 1 has a NaN or an infinity")
+                p.grad = None
+            p.grad = torch.full((4,), 3.0)
+            opt.step()
+        self.assertEqual(p.tolist(), [-3.0] * 4)
+
+    def test_as_fp16(self):
+        p = nn.Parameter(torch.zeros(4))
+        opt = pbox.torch.SGD([p], 1.0, push="fp16", **ALONE)
+        p.grad = torch.full((4,), 65536.0)
+        self.refuses(opt.step, "beyond 65504")
+        p.grad = torch.full((4,), 65504.0)
+        opt.step()
+        self.assertEqual(p.tolist(), [-65504.0] * 4)
+
+    def test_eager_closure(self):
+        """The closure's gradient, whatever optimiser calls it."""
+        for make in (lambda p: torch.optim.SGD(p, 0.1, 0.9), torch.optim.Adam, lambda p: torch.optim.LBFGS(p, max_iter=3)):
+            p = nn.Parameter(torch.ones(3))
+            opt = pbox.torch.Eager(make([p]), **ALONE)
+            bad = [True]
+
+            def closure():
+                opt.zero_grad()
+                loss = (p * p).sum() * (float("nan") if bad[0] else 1.0)
+                loss.backward()
+                return loss
+            self.refuses(lambda: opt.step(closure), "worker 0: the gradient of 'group 0 parameter 0 .*' has a NaN or an infinity")
+            self.assertEqual((p.tolist(), opt.steps), ([1.0] * 3, 0))
+            bad[0] = False
+            opt.step(closure)
+            self.assertEqual(opt.steps, 1)
+            opt.refresh()
+            self.assertTrue(bool(torch.isfinite(p).all()))
+            opt.close()
+
+    def test_eager_update(self):
+        """Finite gradients whose update is not."""
+        for make, g, begin in ((lambda p: torch.optim.SGD(p, 1e30), 1e30, 1.0), (lambda p: torch.optim.Adam(p, eps=0.0), 0.0, 1.0)):
+            p = nn.Parameter(torch.full((3,), begin))
+            opt = pbox.torch.Eager(make([p]), **ALONE)
+            for closure in (None, lambda: None):
+                p.grad = torch.full((3,), g)
+                self.refuses(lambda: opt.step(closure), "worker 0: this step makes a NaN or an infinity of 'group 0 parameter 0")
+                self.assertEqual(p.tolist(), [begin] * 3)
+            opt.close()
+        p = nn.Parameter(torch.full((3,), 3e38))
+        opt = pbox.torch.Eager(torch.optim.SGD([p], 1.5), **ALONE)
+        p.grad = torch.full((3,), 3.3e38)
+        opt.param_groups[0]["lr"] = 1.9
+        self.refuses(opt.step, "update .* too large")
+        self.refuses(opt.step, "no step follows")
+
+    def test_hook(self):
+        """It is passed on, with a warning that names worker and tensor; as fp16 of what is too large, too."""
+        for kw, dtype, bad in (({}, torch.float32, float("inf")), ({}, torch.bfloat16, float("nan")), ({"compress": "bf16"}, torch.float32, float("nan")),
+                               ({"compress": "fp16"}, torch.float32, 1e5), ({}, torch.float16, float("inf"))):
+            params = nn.ParameterDict({"a": nn.Parameter(torch.zeros(4, dtype=dtype)), "b": nn.Parameter(torch.zeros(3, dtype=dtype))})
+            hook = pbox.torch.register(FakeDDP(params), **ALONE, **kw)
+
+            def reduce(value):
+                params["a"].grad, params["b"].grad = torch.ones_like(params["a"]), torch.full_like(params["b"], value)
+                return pbox.torch.hook(hook, FakeBucket(list(params.values()))).wait()
+            with self.assertNoLogs("pbox", "WARNING"):
+                reduce(2.0)
+            with self.assertLogs("pbox", "WARNING") as log:
+                out = reduce(bad)
+                for _ in range(4):
+                    reduce(bad)
+            self.assertFalse(bool(torch.isfinite(out).all()))
+            self.assertRegex(log.output[0], "worker 0: the gradient of 'b' has a NaN or an infinity .*in backward pass 2")
+            self.assertRegex(log.output[1], "in backward pass 5 .4 times so far")
+            self.assertEqual(len(log.output), 2)
+            hook.close()
+
+    def test_sent_early(self):
+        """Before anything of the slot has left step() refuses it, as without send_early; afterwards nothing more leaves."""
+        class Owner:
+            def __init__(self):
+                self.sent, self._failed = [], None
+                self.client = type("", (), {"worker": 4})()
+                self.table = type("", (), {"tensors": [pbox.Tensor(n, 2) for n in "abc"]})()
+                self._tree = type("", (), {"complete_with": lambda _, i, g: g})()
+
+            def _opens_early(self):
+                return True
+
+            def _checked(self, i, g):
+                return g
+
+            def _submit_alone(self, i, g):
+                self.sent.append(i)
+
+        for bad, sent in ((2, []), (0, [2, 1])):
+            params, owner = [nn.Parameter(torch.zeros(2)) for _ in range(3)], Owner()
+            early = _early.Early(owner, params)
+            factors = [float("nan") if i == bad else 1.0 for i in range(3)]
+            loss = sum((p * f).sum() for p, f in zip(params, factors))
+            if sent:
+                with self.assertRaisesRegex(pbox.PBoxInvalid, "worker 4: the gradient of 'a' has a NaN or an infinity"):
+                    loss.backward()
+                self.assertIsNotNone(owner._failed)
+            else:
+                loss.backward()
+                self.assertIsNone(owner._failed)
+            self.assertEqual((owner.sent, early.begun), (sent, bool(sent)))
+            early.close()
+
+    def test_grad_scaler_is_asked_first(self):
+        p = nn.Parameter(torch.zeros(3))
+        opt = pbox.torch.SGD([p], 1.0, **ALONE)
+        p.grad = torch.tensor([1.0, float("inf"), 1.0])
+        Scaler(False).step(opt)
+        self.assertEqual((opt.skipped, p.tolist()), (1, [0.0] * 3))
 
 
 if __name__ == "__main__":

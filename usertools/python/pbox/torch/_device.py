@@ -12,13 +12,18 @@ Cuda is torch.cuda. stand_in.StandIn does the same with tensors in host memory, 
 import contextlib
 import ctypes as ct
 import logging
-from typing import Any, Callable, ContextManager, Iterable, Iterator, Optional
+from typing import Any, Callable, ContextManager, Iterable, Iterator, List, Optional, Sequence
 
 import torch
 
 from ..errors import PBoxInvalid
+from . import _finite
 
 _log = logging.getLogger("pbox")
+
+
+def _totals(tensors: Sequence[torch.Tensor]) -> List[float]:
+    return [float(t) for t in torch.stack([_finite.sum_of(t) for t in tensors]).tolist()]
 
 
 class Device:
@@ -49,6 +54,10 @@ class Device:
     def keep(self, t: torch.Tensor, stream: Any) -> None:
         """The stream uses this tensor, which was made on another one: its memory is not given to others before."""
         raise NotImplementedError
+
+    def totals(self, tensors: Sequence[torch.Tensor]) -> List[float]:
+        """_finite.sum_of() each, on the current stream. Waits for it."""
+        return _totals(tensors)
 
     def future(self) -> Any:
         """A torch.futures.Future of tensors here: who waits for it has its current stream wait for the one on which

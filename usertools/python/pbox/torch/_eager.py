@@ -16,7 +16,8 @@ import torch
 from .. import _buffers, _checks, _lib
 from ..client import ANY_ROUND, BOUND_MAX, Client, Operation, Tensor
 from ..errors import PBoxDeadline, PBoxInvalid
-from . import _device, _layout
+from . import _device, _finite, _layout
+from ._content import content
 from ._session import DECLARE_SECONDS, connect
 
 Staleness = Union[str, None, Callable[[Any], float]]
@@ -180,14 +181,8 @@ class Eager(torch.optim.Optimizer):
 
     # ---- what the box does not see
 
-    @staticmethod
-    def _content(p: torch.Tensor, order: _layout.Order) -> int:
-        if p.numel() == 0:
-            return 0
-        return int(_layout.dense(p, order).reshape(-1).view(torch.int32).sum(dtype=torch.int64))
-
     def _remember(self) -> None:
-        self._contents = [self._content(p.data, o) for p, o in zip(self._all, self._order)]
+        self._contents = [content(p.data, o) for p, o in zip(self._all, self._order)]
         self._strides = [p.stride() for p in self._all]
         self._where = self._all[0].device
 
@@ -197,7 +192,7 @@ class Eager(torch.optim.Optimizer):
             if p.stride() != s or p.dtype != torch.float32 or p.device != self._where:
                 raise PBoxInvalid(f"parameter '{name}' was moved or converted after the optimiser was made (now {p.dtype}, {p.device}, strides "
                                   f"{tuple(p.stride())}): convert the model first")
-            if self._content(p.data, self._order[i]) != c:
+            if content(p.data, self._order[i]) != c:
                 raise PBoxInvalid(f"parameter '{name}' was changed outside of step(): the box does not see that, and this step would "
                                   "overwrite it. Load checkpoints before making the optimiser")
             g = p.grad
@@ -208,15 +203,32 @@ class Eager(torch.optim.Optimizer):
 
     def _refuse_infinite(self) -> None:
         """A NaN that is pushed is in everybody's parameters from then on."""
-        grads = [(i, p.grad) for i, p in enumerate(self._all) if p.grad is not None and p.grad.numel() > 0]
-        if not grads:
-            return
-        # in float64, where no sum of float32 overflows: one number for each tensor, and one wait for a GPU
-        good = torch.isfinite(torch.stack([g.sum(dtype=torch.float64) for _, g in grads])).tolist()
-        for (i, _), fine in zip(grads, good):
-            if not fine:
-                raise PBoxInvalid(f"the gradient of '{self.table.tensors[i].name}' has a NaN or an infinity, which this step would put into the "
-                                  "parameters of all workers: nothing has changed; go on with another batch, or lower the learning rate")
+        found = _finite.bad([p.grad for p in self._all], self._device)
+        if found:
+            raise PBoxInvalid(f"worker {self.client.worker}: the gradient of {_finite.names(self.table.tensors, found)} has a NaN or an infinity, which this "
+                              "step would put into the parameters of all workers: nothing has changed; go on with another batch, or lower the learning rate")
+
+    def _inner_step(self, closure: Optional[Callable[[], Any]], before: List[torch.Tensor]) -> Any:
+        """The optimiser's own; parameters that are not numbers afterwards are as they were before it."""
+        def checked() -> Any:
+            assert closure is not None
+            loss = closure()
+            with torch.no_grad():
+                self._refuse_infinite()  # the first time: before anything has changed
+            return loss
+
+        try:
+            loss = self.inner.step() if closure is None else self.inner.step(checked)
+            found = _finite.bad([p.data for p in self._all], self._device)
+            if found:
+                raise PBoxInvalid(f"worker {self.client.worker}: this step makes a NaN or an infinity of {_finite.names(self.table.tensors, found)}, of gradients "
+                                  "that have none: parameters are as before it, and nothing was sent. The optimiser's own state has made the step: lower the "
+                                  "learning rate, or raise eps; where the next step says the same, load a state")
+        except BaseException:
+            for b, p in zip(before, self._all):
+                p.data.copy_(b)
+            raise
+        return loss
 
     # ---- a step
 
@@ -235,11 +247,16 @@ class Eager(torch.optim.Optimizer):
         before = update if self._device is None else [torch.empty_like(p.data) for p in self._all]
         for b, p in zip(before, self._all):
             b.copy_(p)
-        loss = self.inner.step() if closure is None else self.inner.step(closure)
+        loss = self._inner_step(closure, before)
         for b, p, u in zip(before, self._all, update):
             torch.sub(p, b, out=b)
             if u is not b:
                 u.copy_(b)  # to the host; waits for it
+        found = _finite.bad(update)  # from -3e38 to 3e38, say
+        if found:
+            self._failed = PBoxInvalid(f"worker {self.client.worker}: the update of {_finite.names(self.table.tensors, found)} is too large for a float32, and "
+                                       "was not sent: no step follows. Start this worker again, with a lower learning rate")
+            raise self._failed
         self._update = update
         self.wait()
         return loss

@@ -16,6 +16,7 @@ import torch
 
 from ..client import Operation
 from ..errors import PBoxInvalid, PBoxMore
+from . import _finite
 from ._tree import Sums
 
 
@@ -73,14 +74,26 @@ class Early:
         self._ready.add(i)
         following = len(self._params) - 1 - len(self._sums)
         while following in self._ready:
+            if not self.begun and not self._is_fine(following):
+                self._may = False  # nothing has left: step() refuses it, by name
+                return
             self.add(following, early=True)
             following -= 1
+
+    def _is_fine(self, i: int) -> bool:
+        grad = self._params[i].grad
+        return grad is None or grad.is_sparse or _finite.is_finite(grad)
 
     def add(self, i: int, early: bool = False) -> None:
         """The gradient of parameter i in the last slot is complete: push its nodes. p.grad is None from then on, so that
         nobody changes what is on its way."""
         p = self._params[i]
         grad = None if p.grad is None else self._owner._checked(i, p.grad)
+        if grad is not None and not _finite.is_finite(grad):
+            self._owner._failed = PBoxInvalid(
+                f"worker {self._owner.client.worker}: the gradient of '{self._owner.table.tensors[i].name}' has a NaN or an infinity, and those of other "
+                "parameters of this slot have left (send_early): the round does not end with this worker. Leave send_early out to be able to go on")
+            raise self._owner._failed
         p.grad = None
         self._got[i] = grad is not None
         self._sums[i] = self._owner._tree.complete_with(i, grad)

@@ -10,6 +10,7 @@ model is found, by the name of the parameter, before the first gradient.
 
 # no `from __future__ import annotations`: DDP compares the hook's annotations with types
 
+import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -20,10 +21,11 @@ import torch.distributed as dist
 from .. import _buffers, _checks, _lib, _threads
 from ..client import Client, Operation, Table, Tensor
 from ..errors import PBoxClosed, PBoxDeadline, PBoxError, PBoxInvalid
-from . import _device, _join, _ranks, _staged, _tables
+from . import _device, _finite, _join, _ranks, _staged, _tables
 from ._session import DECLARE_SECONDS, between_rounds, connect, plain_op
 from ._watch import Watch
 
+_log = logging.getLogger("pbox")
 _WIRE = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _FIRST_BUCKET_BYTES = 1 << 20  # DDP's own default for the bucket that goes first
 _MOST_GROUPS = 256  # the box remembers hyper-parameters for each, which takes memory
@@ -58,6 +60,7 @@ class Hook:
         self._closed = False
         self._pid = os.getpid()
         self._pushed = 0  # contributions to tensors
+        self._infinite = _finite.Told()
         self._compress = compress
         self._tensors = 0  # declared
         self._staging: Optional[_staged.Staging] = None  # parameters on a GPU
@@ -172,6 +175,9 @@ class Hook:
 
         if b.wire is not buffer:
             b.wire.copy_(buffer)
+        if buffer.numel() > 0 and not self.joined and not (
+                _finite.is_finite(b.wire) if b.wire.dtype != torch.float16 else _finite.fits(buffer, b.wire.dtype)):
+            self._tell_infinite(b.table, [(place[1], b.wire[at:at + n]) for place, at, n in b.parts], it.number)
         op = b.table.submit_io(_lib.PUSHPULL, b.io, b.n, (b, buffer), priority=_priority(it.index), weight=weight)
         self._pushed += b.n
         it.watch()
@@ -193,6 +199,8 @@ class Hook:
         priority = _priority(it.index)
 
         def submit(chunk: _staged.Chunk) -> Operation:
+            if not self.joined and not _finite.is_finite(chunk.host):
+                self._tell_infinite(table, [(number, staged.host[at:at + n]) for number, at, n in chunk.tensors], it.number)
             op = table.submit_io(_lib.PUSHPULL, chunk.io, chunk.n, (staged, chunk), priority=priority, weight=weight)
             self._pushed += chunk.n
             return op
@@ -203,6 +211,18 @@ class Hook:
             self.rounds += 1
             staging.pass_ends()
         return future.then(it.value)
+
+    def _tell_infinite(self, table: Table, parts: List[Tuple[int, torch.Tensor]], number: int) -> None:
+        """Say which tensors are not finite here; they go all the same, as GradScaler of all workers needs to see them."""
+        found = [table.tensors[i] for i, t in parts if not _finite.is_finite(t)]
+        times = self._infinite.due() if found else 0
+        if not times:
+            return
+        again = f" ({times} times so far)" if times > 1 else ""
+        narrow = f" as {self._compress}" if self._compress else ""
+        _log.warning("worker %d: the gradient of %s has a NaN or an infinity%s in backward pass %d%s; so has the mean of all workers, which a step "
+                     "puts into all parameters. GradScaler leaves such a step out; else look at this worker's batch, or lower the learning rate",
+                     self.client.worker, _finite.names(found, list(range(len(found)))), narrow, number, again)
 
     def _pieces(self, buffer: torch.Tensor, grads: List[torch.Tensor], params: List[torch.Tensor]) \
             -> Tuple[torch.Tensor, torch.dtype, List[Tuple[int, int, int]]]:
@@ -337,6 +357,7 @@ class _Bucket:
         size, old = self.wire.element_size(), buffer.element_size()
         _buffers.prefer_huge(self.wire.data_ptr(), self.wire.numel() * size)
         self.n = len(places)
+        self.parts = [(place, (g.data_ptr() - buffer.data_ptr()) // old, g.numel()) for place, g in zip(places, grads)]
         self.io = (_lib.Io * self.n)()
         for io, place, p, g in zip(self.io, places, params, grads):
             if p.numel() != g.numel() or place[0] is not self.table:

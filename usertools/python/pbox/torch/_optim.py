@@ -10,15 +10,16 @@ import ctypes as ct
 import logging
 import math
 import time
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
 
 import torch
 
 from .. import _buffers, _checks, _lib
 from ..client import ANY_ROUND, Client, Operation, Table, Tensor
 from ..errors import PBoxDeadline, PBoxError, PBoxInvalid, PBoxMismatch, PBoxMore, PBoxRefused, PBoxRunning
-from . import _apart, _clip, _device, _layout, _placed, _skip
+from . import _apart, _clip, _device, _finite, _layout, _placed, _skip
 from ._agree import Agreement, Alone, Hypers
+from ._content import content
 from ._early import Early
 from ._session import (DECLARE_SECONDS, between_rounds, check_slots, connect, goes_by_slots,
                        trains, trains_no_more)
@@ -459,18 +460,10 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
 
     # ---- changes that the box does not see
 
-    @staticmethod
-    def _content(p: torch.Tensor, order: _layout.Order) -> int:
-        """A sum over the bits: the same if nothing has changed, else almost never."""
-        if p.numel() == 0:
-            return 0
-        bits = _layout.dense(p, order).reshape(-1).view(torch.int32)
-        return int(bits.sum(dtype=torch.int64))
-
     def _remember(self) -> None:
         self._versions = [(p._version, p.data_ptr(), p.stride(), p.device) for p in self._all]
         look = self.rounds < _LOOK_FIRST or self.rounds % _LOOK_EVERY == 0
-        self._contents = [self._content(p.data, o) for p, o in zip(self._all, self._order)] \
+        self._contents = [content(p.data, o) for p, o in zip(self._all, self._order)] \
             if look else None
 
     def _differ(self, suspects: Set[int]) -> List[int]:
@@ -504,7 +497,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             self._check_apart([t.name for t in self.table.tensors])
         if self._contents is not None:  # p.data.clamp_() leaves no other trace
             suspects.update(i for i, (p, o, c) in enumerate(
-                zip(self._all, self._order, self._contents)) if self._content(p.data, o) != c)
+                zip(self._all, self._order, self._contents)) if content(p.data, o) != c)
         changed = self._differ(suspects)
         if changed:
             raise PBoxInvalid(
@@ -574,6 +567,19 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             raise PBoxInvalid(f"gradient of {what} has {g.numel()} elements")
         return _layout.dense(g, self._order[i])
 
+    def _refuse_infinite(self, grads: Sequence[Optional[torch.Tensor]]) -> None:
+        """Raise for gradients that would be in everybody's parameters; a GradScaler has looked at them itself."""
+        found = [] if self._inf is not None else _finite.bad(grads, self._device)
+        if not found:
+            return
+        self._count_discards()
+        self._discarded = 0  # the batch of this step is made again, or another one in its place
+        slot = "" if self._slots is None else f" in slot {self._slots.next}"
+        raise PBoxInvalid(
+            f"worker {self.client.worker}: the gradient of {_finite.names(self.table.tensors, found)}{slot} has a NaN or an infinity, which this step would "
+            "put into the parameters of all workers: nothing was sent, and they wait for this step. Make it with another batch, look for what overflows "
+            "(torch.autograd.set_detect_anomaly), or lower the learning rate; with float16 take a GradScaler")
+
     def _address(self, i: int, g: Optional[torch.Tensor], keep: List[torch.Tensor], node: int = 0) -> int:
         """Where the library finds what this worker pushes for parameter i (of a node)."""
         if g is None:
@@ -584,10 +590,20 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         elif self._narrow_push:
             narrow = self._narrow_push[node * len(self._all) + i]
             g = _layout.dense(narrow, self._order[i]).copy_(g)
+            if self._push == "fp16" and self._inf is None and not _finite.is_finite(g):
+                self._too_large(i)
         else:
             keep.append(g)
         # elements 0 have no address, and NULL means "not given"
         return g.data_ptr() or _buffers.ADDRESS_OF_NOTHING
+
+    def _too_large(self, i: int) -> None:
+        what = "gradient" if self._slots is None else "sum of the gradients"
+        e = PBoxInvalid(f"worker {self.client.worker}: the {what} of '{self.table.tensors[i].name}' has elements beyond 65504, which are infinite as fp16: nothing "
+                        "was sent. Scale the loss, or take push='bf16'")
+        if self._slots is not None:
+            self._failed = e  # its slots are added up: they are not computed again
+        raise e
 
     def _look_at_data(self) -> None:
         """With the first step: does the program know which micro-batch it computes?"""
@@ -606,6 +622,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         assert self._slots is not None
         self._count_discards()
         grads: Sums = [None if p.grad is None else self._checked(i, p.grad) for i, p in enumerate(self._all)]
+        self._refuse_infinite(grads)
         separate(grads)
         if self._op == "weighted_mean":
             for g in grads:
@@ -624,9 +641,12 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
 
     def _inputs(self, keep: List[torch.Tensor]) -> List[bool]:
         """Fill the arrays of addresses. Which parameters have a gradient here?"""
-        if self._placed is not None and self._slots is None:
-            self._placed.download([None if p.grad is None else self._checked(i, p.grad) for i, p in enumerate(self._all)])
-            return [p.grad is not None for p in self._all]
+        if self._slots is None:
+            grads = [None if p.grad is None else self._checked(i, p.grad) for i, p in enumerate(self._all)]
+            self._refuse_infinite(grads)
+            if self._placed is not None:
+                self._placed.download(grads)
+                return [g is not None for g in grads]
         if self._stale is not None and self._work is not None:
             self._work.outputs = self._stale.buffers()
         last = len(self._all) - 1
@@ -637,10 +657,9 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             self._io[at].tensor = i
             self._io[at].output = into.data_ptr() or _buffers.ADDRESS_OF_NOTHING
         if self._slots is None:
-            for i, p in enumerate(self._all):
-                g = None if p.grad is None else self._checked(i, p.grad)
+            for i, g in enumerate(grads):
                 self._io[i].input = self._address(i, g, keep)
-            return [p.grad is not None for p in self._all]
+            return [g is not None for g in grads]
         brought = self._brought()
         hosts: List[Any] = [sums for sums, _ in brought]
         if self._placed is not None:

@@ -46,6 +46,7 @@ class Chunk:
         self.end = tensors[-1][1] + tensors[-1][2]
         self.host = host[self.first:self.end]
         self.copied = device.event()
+        self.tensors = tensors
         self.n = len(tensors)
         self.io = (_lib.Io * self.n)()
         for io, (number, at, _) in zip(self.io, tensors):

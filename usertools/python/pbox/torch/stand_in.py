@@ -15,7 +15,7 @@ import queue
 import random
 import threading
 import time
-from typing import Any, Callable, ContextManager, Iterator, List, Optional
+from typing import Any, Callable, ContextManager, Iterator, List, Optional, Sequence
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -162,6 +162,10 @@ class StandIn(_device.Device):
         value = t.clone()
         t.fill_(float("nan"))
         self.compute.put(lambda: t.copy_(value), self.seconds / 2, self.seconds)
+
+    def totals(self, tensors: Sequence[torch.Tensor]) -> List[float]:
+        with self.in_order():
+            return super().totals(tensors)
 
     def in_order(self) -> ContextManager[Any]:
         """Meanwhile operations of torch that this thread makes come after what the compute stream has to do, as they would on a

@@ -464,7 +464,8 @@ queue_pop(struct ep *ep, bool *overtakes)
 	struct frag *oldest = NULL, *first = queue_first(&ep->ready, &oldest), *pull = NULL;
 	bool early;
 
-	if (pulls != NULL && (room || ep->in_flight == 0)) /* that: a window of 1 */
+	/* without room, in a window of 1, which all is for RESTOREs until the last is answered: a pull may wait for a worker that waits for these */
+	if (pulls != NULL && (room || (ep->in_flight == 0 && !rejoin_restoring(ep->s))))
 		pull = queue_first(pulls, NULL);
 	if (pull != NULL && (first == NULL || pull->prio < first->prio ||
 				    (pull->prio == first->prio && by_order(pull, first) < 0))) {

@@ -11,7 +11,7 @@ from torch import nn
 
 import pbox
 import pbox.torch
-from pbox.torch import _early
+from pbox.torch import _early, reference
 from tests import workers
 from tests.test_torch import HERE, Case, FakeBucket, FakeDDP, Scaler
 
@@ -264,6 +264,65 @@ class NotFinite(Case):
         p.grad = torch.tensor([1.0, float("inf"), 1.0])
         Scaler(False).step(opt)
         self.assertEqual((opt.skipped, p.tolist()), (1, [0.0] * 3))
+
+
+class GradientMemory(Case):
+    """Slots, and p.grad in memory of the program, which it writes again for the next slot."""
+
+    SLOTS = 6
+
+    def trained(self, kind, op="mean", **kw):
+        torch.manual_seed(3)
+        params = [nn.Parameter(torch.randn(3, 4)), nn.Parameter(torch.randn(5))]
+        sizes = [p.numel() for p in params]
+        flat = torch.zeros(sum(sizes))
+        opt = pbox.torch.SGD(params, 0.1, 0.9, slots=self.SLOTS, op=op, **ALONE, **kw)
+        opt.slot
+        kept = []
+        for k in range(2 * self.SLOTS):
+            views = list(flat.split(sizes))
+            loss = sum((p * (i + 1.5 + k) * torch.arange(1.0, p.numel() + 1).view_as(p)).sum() for i, p in enumerate(params))
+            if kind in ("view", "data", "twice"):
+                flat.zero_()
+                for p, v in zip(params, views):
+                    p.grad = v.view_as(p).data if kind == "data" else v.view_as(p)
+            if kind == "twice":
+                (loss / 2).backward(retain_graph=True)
+                (loss / 2).backward()
+            elif kind == "assigned":
+                for p, v, g in zip(params, views, torch.autograd.grad(loss, params)):
+                    p.grad = v.view_as(p).copy_(g)
+            elif kind == "fresh memory":  # a buffer that nothing has written to before autograd adds to it
+                for p in params:
+                    p.grad = torch.zeros_like(p)
+                    kept.append(p.grad)
+                loss.backward()
+            else:
+                loss.backward()
+            samples = {"samples": k + 1} if op != "mean" else {}
+            opt.step(**samples)
+            flat.fill_(float(k))  # the program's, as it likes
+            for t in kept:
+                t.fill_(77.0)
+        opt.close()
+        return torch.cat([p.detach().flatten() for p in params])
+
+    def test_bits(self):
+        for op in ("mean", "weighted_mean"):
+            want = self.trained("autograd's", op)
+            for kind in ("view", "data", "twice", "assigned", "fresh memory"):
+                self.assertTrue(reference.equal_bits(self.trained(kind, op), want), (op, kind))
+
+    def test_nothing_is_copied_of_autograds(self):
+        p = nn.Parameter(torch.zeros(4))
+        for backward in (lambda: (p * 2).sum().backward(), lambda: [(p * 2).sum().backward() for _ in range(2)]):
+            opt = pbox.torch.SGD([p], 1.0, slots=2, **ALONE)
+            backward()
+            at = p.grad.data_ptr()
+            opt.step()
+            self.assertEqual(opt._tree._stack[0][0][0].data_ptr(), at)
+            opt.close()
+            p.grad = None
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from ._content import content
 from ._early import Early
 from ._session import (DECLARE_SECONDS, between_rounds, check_slots, connect, goes_by_slots,
                        trains, trains_no_more)
+from ._owned import Owned
 from ._slots import Slots, SlotTraining
 from ._stale import QUARTERS, LooseTree, Stale, quarters_of
 from ._state import State
@@ -179,6 +180,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         self.rounds = 0
         self.skipped = skipped if self._resumed else 0
         self._discarded = 0
+        self._owned = None if self._slots is None else Owned(self._all)
         self._inf: Optional[bool] = None  # in this round; None: no GradScaler
         # a gradient at any worker, in a step before? Who goes on does not know, so: yes
         self._begun = self._resumed or self._is_newcomer
@@ -623,6 +625,11 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         self._count_discards()
         grads: Sums = [None if p.grad is None else self._checked(i, p.grad) for i, p in enumerate(self._all)]
         self._refuse_infinite(grads)
+        assert self._owned is not None
+        for i, own in enumerate(self._owned.take([p.grad for p in self._all])):
+            g = grads[i]
+            if g is not None and not own and g.data_ptr() == self._all[i].grad.data_ptr():
+                grads[i] = g.clone()  # the program writes there again: sums are made elsewhere
         separate(grads)
         if self._op == "weighted_mean":
             for g in grads:
@@ -1070,4 +1077,6 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             return  # a copy has none
         if self._discards is not None:
             self._discards.close()
+        if self._owned is not None:
+            self._owned.close()
         self._session.release()

@@ -5,7 +5,8 @@
 `a.grad += b` for slot after slot would be a sum from left to right, whose bits depend on which slots a
 worker has. So gradients are taken away after each slot and added as a binary counter adds: two
 sums of 2^l slots become one of 2^(l+1). Of k slots of one node at most log2 k + 1 sums are kept
-at a time, and they are the tensors that autograd has made: nothing is allocated here.
+at a time, and they are the tensors that autograd has made: nothing is allocated here. (Of gradients in memory of the program
+the optimiser takes copies: see _owned.)
 """
 
 from typing import List, Optional, Sequence, Tuple

@@ -82,6 +82,16 @@ may_report(const struct ep *ep)
 	return ep->reports < ep->win.max / 2 && ep->in_flight < ep->win.max;
 }
 
+/**
+ * By the losses. One RESTORE of each kind leaves without: pushes may have it all that wait for initial parameters, which a new process
+ * gives when all have reported. Each worker reports the first fragment that is left, so they get on.
+ */
+static bool
+has_room(const struct ep *ep)
+{
+	return ep->in_flight - ep->waiting < window_frames(&ep->win);
+}
+
 /** Those of chunks that have moved take half of the window: the other half is for pushes, which other workers may wait for
  * before they hear of the move (R16.10). */
 static unsigned
@@ -91,7 +101,7 @@ moving_pump(struct ep *ep, unsigned most)
 	unsigned n = 0;
 
 	while (s->moving.left > 0 && n < most && may_report(ep) &&
-		ep->in_flight - ep->waiting < window_frames(&ep->win)) {
+		(ep->reports == 0 || has_room(ep))) {
 		struct frag *f = next_moving(s, (unsigned)(ep - s->ep));
 
 		if (f == NULL)
@@ -112,7 +122,7 @@ restore_pump(struct ep *ep, unsigned most)
 	if (r->reporting == NULL)
 		return n;
 	while (n < most && ep->in_flight < ep->win.max &&
-		ep->in_flight - ep->waiting < window_frames(&ep->win)) {
+		(ep->in_flight == ep->overtaking + ep->reports || has_room(ep))) {
 		struct frag *f = next_of(s, r->reporting, (unsigned)(ep - s->ep));
 
 		if (f == NULL)

@@ -32,6 +32,7 @@ enum {
 	BLAME_SLOW = 1,
 	BLAME_CLOCK,
 	BLAME_GONE,
+	BLAME_FELL,
 	BLAME_UNABLE,
 	BLAME_LEASE,
 	BLAME_SILENCE,
@@ -223,7 +224,8 @@ agent_facts(const struct agent *a, uint64_t now, struct pbox_fleet_facts *f)
 {
 	*f = (struct pbox_fleet_facts){.view = &a->view,
 		.n_boxes = a->box.n,
-		.address = (const char(*)[PBOX_FLEET_ADDRESS])a->box.address,
+		.address = AGENT_LIST(a),
+		.before = a->history.serial != 0 ? &a->history.map : NULL,
 		.office_ns = a->office_ns,
 		.ttl_ns = a->ttl_ns,
 		.now_ns = now};
@@ -261,12 +263,24 @@ agent_decide(struct agent *a, uint64_t now, struct pbox_error *err)
 }
 
 static void
+agent_history(struct agent *a)
+{
+	char said[sizeof(a->history.fell.text)];
+
+	snprintf(said, sizeof(said), "%s", a->history.fell.code != 0 ? a->history.fell.text : "");
+	pbox_fleet_history_note(&a->history, &a->view);
+	if (a->history.fell.code != 0 && strcmp(said, a->history.fell.text) != 0)
+		pbox_log(PBOX_LOG_WARN, "%s", a->history.fell.text);
+}
+
+static void
 agent_seen(struct agent *a, uint64_t now)
 {
 	bool decides;
 
 	a->seen = true;
 	a->view_ns = now;
+	agent_history(a);
 	for (unsigned i = 0; i < PBOX_FLEET_BOXES; i++)
 		if (a->view.member[i].here) {
 			a->here_ns[i] = a->here_ns[i] == 0 ? now : a->here_ns[i];
@@ -398,6 +412,10 @@ agent_judge(struct agent *a, uint64_t now)
 	if (agent_decides(a) && a->wrong.code != 0)
 		agent_blame(a, BLAME_LIST, true, "pbox-ctl boxes shows the list of a box", "%s",
 			a->wrong.text);
+	if (a->history.fell.code != 0)
+		agent_blame(a, BLAME_FELL, true,
+			"pbox-ctl cluster shows who is drained, and the weights: set them again, then systemctl restart pbox-agent",
+			"%s", a->history.fell.text);
 	if (a->unable.code != 0)
 		agent_blame(a, BLAME_UNABLE, true, "pbox-ctl moves shows what was done", "%s",
 			a->unable.text);

@@ -155,7 +155,7 @@ struct load_job {
 	uint64_t quiet_ns; /* chunks move until then */
 	uint64_t elements[PBOX_FLEET_BOXES];
 	uint32_t weight[PBOX_FLEET_BOXES]; /* of the last action */
-	uint64_t pending;     /* epoch of the map that they are not in yet; 0: they are */
+	uint64_t pending;     /* history.serial of the map that they are not in yet; 0: they are */
 	unsigned wait, pause; /* actions that are left out; after the next one that moves nothing */
 	const char *left_for; /* why nothing is done, and which boxes were named for that */
 	uint32_t left;
@@ -177,6 +177,7 @@ struct agent {
 	uint64_t lease, sent_ns; /* when the keep-alive was sent that etcd took last */
 	uint64_t keep_ns, box_ns, look_ns, retry_ns, pause_ns, state_ns, report_ns;
 	struct pbox_fleet_view view;
+	struct pbox_fleet_history history;
 	bool seen;       /* the view is one */
 	bool registered; /* with this lease */
 	int box_bad;     /* errno of the last look at the box */
@@ -187,11 +188,11 @@ struct agent {
 	struct pbox_error why, alarm, taken, wrong, unable, lost; /* code 0: none */
 	int64_t wall_ns;             /* CLOCK_REALTIME less CLOCK_BOOTTIME when last looked */
 	uint64_t set_ns, set_back_s; /* when the clock was set back, and how far */
-	/* Jobs that the box has been made to share out as the map says: of which epoch, run and tables. */
+	/* Jobs that the box has been made to share out as the map says: of which (history.serial), run and tables. */
 	unsigned n_done;
 	struct {
 		struct box_job job;
-		uint64_t epoch, tried_ns,
+		uint64_t serial, tried_ns,
 			bad_ns; /* bad_ns: since when it cannot be done; 0: it is done */
 	} done[AGENT_JOBS];
 	/* Of the first box: jobs whose boxes are compared. */
@@ -199,9 +200,12 @@ struct agent {
 	struct load_job load[AGENT_JOBS];
 	uint64_t load_ns;
 	uint64_t lost_ns; /* when boxes that are dead are looked at again */
-	uint64_t applied; /* epoch of the map that the box has been made to follow */
+	uint64_t applied; /* history.serial of the map that the box has been made to follow */
 	struct agent_finding finding, reported;
 };
+
+/* The list of its box, as lib/fleet takes it. */
+#define AGENT_LIST(a) ((const char(*)[PBOX_FLEET_ADDRESS])(a)->box.address)
 
 /* Until a signal asks it to end. */
 int agent_run(struct agent *a, volatile const int *quit);

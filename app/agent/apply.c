@@ -102,7 +102,7 @@ apply_done(const struct agent *a, const struct box_job *job, uint64_t *refused_n
 		if (!box_same_run(&a->done[i].job, job))
 			continue;
 		*refused_ns = a->done[i].bad_ns;
-		return a->done[i].epoch == a->view.map.epoch &&
+		return a->done[i].serial == a->history.serial &&
 		       a->done[i].job.tables == job->tables && a->done[i].bad_ns == 0;
 	}
 	return false;
@@ -115,13 +115,13 @@ apply_one(struct agent *a, const struct box_job *job, uint64_t now)
 	struct pbox_error err = {0};
 	int ret;
 
-	if (a->done[i].epoch == a->view.map.epoch && a->done[i].job.tables == job->tables &&
+	if (a->done[i].serial == a->history.serial && a->done[i].job.tables == job->tables &&
 		(a->done[i].bad_ns == 0 || now < a->done[i].tried_ns + AGAIN))
 		return;
 	if (job->tables == 0)
 		return;
 	a->done[i].tried_ns = now;
-	a->done[i].epoch = a->view.map.epoch;
+	a->done[i].serial = a->history.serial;
 	a->done[i].job.tables = job->tables;
 	ret = apply_job(a, job, &err);
 	if (ret == 0) {
@@ -182,8 +182,16 @@ apply_map(struct agent *a)
 	uint64_t now = agent_now();
 	bool all = true;
 
+	/* weights and states go by place: in another order they would be those of other boxes */
+	if (!pbox_fleet_same_list(&a->view.map, AGENT_LIST(a), a->box.n)) {
+		pbox_fail(&a->unable, EINVAL,
+			"the map has %u boxes, the first is %s, and the list of this box is another one: nothing is moved",
+			a->view.map.n_boxes, a->view.map.box[0].address);
+		return;
+	}
 	if (a->box.number != 0) {
-		a->applied = a->view.map.epoch;
+		a->unable.code = 0;
+		a->applied = a->history.serial;
 		return;
 	}
 	apply_lost(a, now);
@@ -195,5 +203,5 @@ apply_map(struct agent *a)
 	if (!all)
 		return;
 	a->unable.code = 0;
-	a->applied = a->view.map.epoch;
+	a->applied = a->history.serial;
 }

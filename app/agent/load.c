@@ -144,7 +144,7 @@ load_publish(struct agent *a, struct load_job *j)
 	struct pbox_error err = {0};
 	int ret;
 
-	if (j->pending != a->view.map.epoch ||
+	if (j->pending != a->history.serial ||
 		load_map(a, j, j->weight, j->text, &next, &err) != 0) {
 		j->pending = 0; /* the map has changed: its weights hold */
 		return;
@@ -180,7 +180,7 @@ load_move(struct agent *a, struct load_job *j)
 			j->text, moved);
 		j->pause = PAUSE;
 		j->refused[0] = '\0';
-		j->pending = a->view.map.epoch;
+		j->pending = a->history.serial;
 		measure_moved(j);
 		load_publish(a, j);
 		return;
@@ -308,7 +308,8 @@ load_step(struct agent *a)
 {
 	uint64_t now = agent_now();
 
-	if (a->box.number != 0 || now < a->load_ns || a->view.map.n_boxes != a->box.n)
+	if (a->box.number != 0 || now < a->load_ns ||
+		!pbox_fleet_same_list(&a->view.map, AGENT_LIST(a), a->box.n))
 		return;
 	a->load_ns = now + EVERY;
 	load_forget(a);

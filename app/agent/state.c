@@ -45,7 +45,8 @@ state_boxes(const struct agent *a)
 
 		if (b != NULL && m->here)
 			json_object_set_new(b, "release", json_string(m->release));
-		if (b != NULL && a->view.has_map && i < map->n_boxes)
+		if (b != NULL && a->view.has_map && i < map->n_boxes &&
+			strcmp(map->box[i].address, a->box.address[i]) == 0)
 			json_object_set_new(
 				b, "state", json_string(pbox_fleet_state_name(map->box[i].state)));
 		json_array_append_new(boxes, b);
@@ -88,7 +89,7 @@ state_made(const struct agent *a, uint64_t now)
 		json_object_set_new(all, "map",
 			json_pack("{s:I, s:I, s:s, s:b}", "revision",
 				(json_int_t)a->view.map_revision, "epoch", (json_int_t)map->epoch,
-				"why", map->why, "applied", a->applied == map->epoch));
+				"why", map->why, "applied", a->applied == a->history.serial));
 	if (a->bad_ns != 0)
 		json_object_set_new(
 			all, "silent_ms", json_integer((json_int_t)((now - a->bad_ns) / AGENT_MS)));

@@ -20,15 +20,14 @@ decide_list(const struct pbox_fleet_facts *f, char *out, size_t size)
 		n += (size_t)snprintf(out + n, size - n, "%s%s", i > 0 ? ", " : "", f->address[i]);
 }
 
-static bool
-decide_same_list(const struct pbox_fleet_facts *f)
+bool
+pbox_fleet_same_list(const struct pbox_fleet_map *map, const char (*address)[PBOX_FLEET_ADDRESS],
+	unsigned n_boxes)
 {
-	const struct pbox_fleet_map *map = &f->view->map;
-
-	if (map->n_boxes != f->n_boxes)
+	if (map->n_boxes != n_boxes)
 		return false;
-	for (unsigned i = 0; i < f->n_boxes; i++)
-		if (strcmp(map->box[i].address, f->address[i]) != 0)
+	for (unsigned i = 0; i < n_boxes; i++)
+		if (strcmp(map->box[i].address, address[i]) != 0)
 			return false;
 	return true;
 }
@@ -53,6 +52,72 @@ decide_first(const struct pbox_fleet_facts *f, uint64_t epoch, const char *why,
 	for (unsigned i = 0; i < f->n_boxes; i++)
 		snprintf(next->box[i].address, sizeof(next->box[i].address), "%s", f->address[i]);
 	snprintf(next->why, sizeof(next->why), "%s", why);
+	return 1;
+}
+
+/* The place of a box in an earlier map; n_boxes: it is new. */
+static unsigned
+decide_place(const struct pbox_fleet_map *map, const char *address)
+{
+	unsigned i = 0;
+
+	while (i < map->n_boxes && strcmp(map->box[i].address, address) != 0)
+		i++;
+	return i;
+}
+
+/* A job's weights for another list; false: none of the boxes that had some stays. */
+static bool
+decide_carry_job(const struct pbox_fleet_map *before, const struct pbox_fleet_job *job,
+	const struct pbox_fleet_map *next, struct pbox_fleet_job *out)
+{
+	uint64_t sum = 0;
+	unsigned n = 0;
+
+	*out = *job;
+	memset(out->weight, 0, sizeof(out->weight));
+	for (unsigned i = 0; i < next->n_boxes; i++) {
+		unsigned k = decide_place(before, next->box[i].address);
+
+		if (k == before->n_boxes)
+			continue;
+		out->weight[i] = job->weight[k];
+		sum += job->weight[k];
+		n += job->weight[k] > 0;
+	}
+	for (unsigned i = 0; i < next->n_boxes && n > 0; i++)
+		if (decide_place(before, next->box[i].address) == before->n_boxes)
+			out->weight[i] = (uint32_t)((sum + n - 1) / n);
+	return n > 0;
+}
+
+/* What was set of boxes that stay is not forgotten. */
+static void
+decide_carry(const struct pbox_fleet_map *before, struct pbox_fleet_map *next)
+{
+	for (unsigned i = 0; i < next->n_boxes; i++) {
+		unsigned k = decide_place(before, next->box[i].address);
+
+		if (k < before->n_boxes)
+			next->box[i].state = before->box[k].state;
+	}
+	for (unsigned k = 0; k < before->n_jobs; k++)
+		if (decide_carry_job(before, &before->job[k], next, &next->job[next->n_jobs]))
+			next->n_jobs++;
+	if (pbox_fleet_first(next) < next->n_boxes)
+		return;
+	for (unsigned i = 0; i < next->n_boxes; i++)
+		next->box[i].state = PBOX_FLEET_SERVES;
+	snprintf(next->why, sizeof(next->why),
+		"all boxes have a new list, of which none served before: all serve");
+}
+
+static int
+decide_again(const struct pbox_fleet_facts *f, const struct pbox_fleet_map *before, const char *why,
+	struct pbox_fleet_map *next)
+{
+	decide_first(f, before->epoch + 1, why, next);
+	decide_carry(before, next);
 	return 1;
 }
 
@@ -82,11 +147,16 @@ pbox_fleet_decide(
 	char list[sizeof(f->view->member[0].list)];
 
 	decide_list(f, list, sizeof(list));
+	if (!f->view->has_map && f->before != NULL)
+		return decide_again(
+			f, f->before, "etcd has lost the map: it is as it was seen last", next);
 	if (!f->view->has_map)
 		return decide_first(f, 1, "the first map: all boxes of the list serve", next);
-	if (!decide_same_list(f)) {
+	if (!pbox_fleet_same_list(map, f->address, f->n_boxes)) {
 		if (decide_all_have(f, list))
-			return decide_first(f, map->epoch + 1, "all boxes have a new list", next);
+			return decide_again(f, map,
+				"all boxes have a new list: those that stay are as they were",
+				next);
 		return pbox_fail(err, EINVAL,
 			"the map has %u boxes, the first is %s, and this box's list is %s: the same list at all boxes (boxes in pbox.conf)",
 			map->n_boxes, map->box[0].address, list);

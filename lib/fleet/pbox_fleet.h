@@ -126,9 +126,26 @@ char *pbox_fleet_candidate_write(unsigned box);
 const char *pbox_fleet_key(char key[PBOX_FLEET_KEY], const char *fleet, const char *what);
 const char *pbox_fleet_key_box(char key[PBOX_FLEET_KEY], const char *fleet, unsigned box);
 const char *pbox_fleet_key_candidate(char key[PBOX_FLEET_KEY], const char *fleet, uint64_t lease);
+
+/** What an agent has seen of the map since it was started; zeroed to begin with. */
+struct pbox_fleet_history {
+	uint64_t
+		serial; /**< of the map seen last, which another one has another of, whatever their epochs; 0: none was seen */
+	struct pbox_fleet_map map; /**< that map */
+	int64_t revision;          /**< of etcd, with it */
+	struct pbox_error fell;    /**< etcd has gone back, and how; code 0: never */
+};
+void pbox_fleet_history_note(struct pbox_fleet_history *h, const struct pbox_fleet_view *view);
+
+/** Has the map these boxes, in this order? Weights and states go by place. */
+bool pbox_fleet_same_list(const struct pbox_fleet_map *map,
+	const char (*address)[PBOX_FLEET_ADDRESS], unsigned n_boxes);
+
 /** What the one that decides knows. */
 struct pbox_fleet_facts {
 	const struct pbox_fleet_view *view;
+	const struct pbox_fleet_map
+		*before;  /**< the map that it saw last; NULL: it has seen none */
 	unsigned n_boxes; /**< the list of its own box */
 	const char (*address)[PBOX_FLEET_ADDRESS];
 	uint64_t here_ns
@@ -141,7 +158,9 @@ struct pbox_fleet_facts {
 /**
  * What is the next map? One change at a time: the first map, in which all serve; a box without a lease is gone; one that
  * is back, and has stayed for a lease, serves again. Who has just come to decide removes nobody for a lease. The last box
- * that serves stays. A new list of boxes replaces the map when all boxes that are there have it.
+ * that serves stays. A new list of boxes replaces the map when all boxes that are there have it: states and weights of boxes that stay
+ * go with their addresses, and a new box serves, with the mean weight of those that have some. Where etcd has lost the map it is again as
+ * this agent saw it last.
  *
  * @return 1: @p next is to be written; 0: nothing is to be done; -EINVAL: the map's boxes are others, @p err has both.
  */

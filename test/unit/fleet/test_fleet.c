@@ -487,7 +487,97 @@ test_another_list(void)
 	UNIT_EQ_U64(next.epoch, 8);
 }
 
+/* Addresses say which box it is, not places. */
+static void
+test_what_was_set_survives(void)
+{
+	static const char(*was)[PBOX_FLEET_ADDRESS];
+	static char other[4][PBOX_FLEET_ADDRESS];
+
+	all_well();
+	was = facts.address;
+	view.map.box[1].state = PBOX_FLEET_DRAINED;
+	CU_ASSERT_EQUAL(pbox_fleet_map_weights(&view.map, "ours", "3000,500,1000", &err), 0);
+	CU_ASSERT_EQUAL(pbox_fleet_map_weights(&view.map, "theirs", "0,0,7", &err), 0);
+	view.map.job[0].balanced = true;
+	/* one more, in front, and the last one is gone */
+	snprintf(other[0], sizeof(other[0]), "10.9.9.9:7269");
+	memcpy(other[1], was[1], sizeof(other[1]));
+	memcpy(other[2], was[0], sizeof(other[2]));
+	facts.address = (const char(*)[PBOX_FLEET_ADDRESS])other;
+	CU_ASSERT_FALSE(pbox_fleet_same_list(&view.map, facts.address, 3));
+	CU_ASSERT_TRUE(pbox_fleet_same_list(&view.map, was, 3));
+	CU_ASSERT_FALSE(pbox_fleet_same_list(&view.map, was, 2));
+	CU_ASSERT_EQUAL(pbox_fleet_decide(&facts, &next, &err), 1);
+	CU_ASSERT_EQUAL(next.box[0].state, PBOX_FLEET_SERVES);
+	CU_ASSERT_EQUAL(next.box[1].state, PBOX_FLEET_DRAINED);
+	CU_ASSERT_EQUAL(next.box[2].state, PBOX_FLEET_SERVES);
+	UNIT_EQ_U64(next.n_jobs, view.map.n_jobs - 1); /* of "theirs" no box is left */
+	for (unsigned k = 0; k < next.n_jobs; k++)
+		CU_ASSERT_STRING_NOT_EQUAL(next.job[k].name, "theirs");
+	UNIT_EQ_U64(next.job[next.n_jobs - 1].weight[0], 1750);
+	UNIT_EQ_U64(next.job[next.n_jobs - 1].weight[1], 500);
+	UNIT_EQ_U64(next.job[next.n_jobs - 1].weight[2], 3000);
+	/* none that is left served */
+	view.map.box[0].state = view.map.box[1].state = PBOX_FLEET_DRAINED;
+	facts.address = (const char(*)[PBOX_FLEET_ADDRESS])other[1];
+	facts.n_boxes = 2;
+	CU_ASSERT_EQUAL(pbox_fleet_decide(&facts, &next, &err), 1);
+	CU_ASSERT_EQUAL(next.box[0].state, PBOX_FLEET_SERVES);
+	CU_ASSERT_PTR_NOT_NULL(strstr(next.why, "none served"));
+}
+
+/* etcd counts again where it was restored: the number of a map says nothing. */
+static void
+test_etcd_goes_back(void)
+{
+	static struct pbox_fleet_history h;
+	static struct pbox_fleet_map late;
+
+	all_well();
+	memset(&h, 0, sizeof(h));
+	view.revision = 40;
+	pbox_fleet_history_note(&h, &view);
+	UNIT_EQ_U64(h.serial, 1);
+	view.revision++;
+	pbox_fleet_history_note(&h, &view);
+	UNIT_EQ_U64(h.serial, 1);
+	CU_ASSERT_EQUAL(pbox_fleet_map_state(&view.map, 1, PBOX_FLEET_DRAINED, &err), 0);
+	view.revision++;
+	pbox_fleet_history_note(&h, &view);
+	UNIT_EQ_U64(h.serial, 2);
+	UNIT_EQ_U64(h.fell.code, 0);
+	late = view.map;
+	/* another change with the same number, seen without what was in between */
+	make_map(&view.map, 3);
+	CU_ASSERT_EQUAL(pbox_fleet_map_state(&view.map, 2, PBOX_FLEET_DRAINED, &err), 0);
+	UNIT_EQ_U64(view.map.epoch, late.epoch);
+	pbox_fleet_history_note(&h, &view);
+	UNIT_EQ_U64(h.serial, 3);
+	CU_ASSERT_PTR_NOT_NULL(strstr(h.fell.text, "there are two maps of epoch 8"));
+	/* an earlier one */
+	make_map(&view.map, 3);
+	view.revision = 12;
+	pbox_fleet_history_note(&h, &view);
+	UNIT_EQ_U64(h.serial, 4);
+	CU_ASSERT_PTR_NOT_NULL(strstr(h.fell.text, "went back from epoch 8 to 7"));
+	/* none at all: what is known is put back */
+	h = (struct pbox_fleet_history){0};
+	view.map = late;
+	pbox_fleet_history_note(&h, &view);
+	view.has_map = false;
+	pbox_fleet_history_note(&h, &view);
+	UNIT_EQ_U64(h.serial, 1);
+	CU_ASSERT_PTR_NOT_NULL(strstr(h.fell.text, "has lost the map"));
+	facts.before = &h.map;
+	CU_ASSERT_EQUAL(pbox_fleet_decide(&facts, &next, &err), 1);
+	UNIT_EQ_U64(next.epoch, late.epoch + 1);
+	CU_ASSERT_EQUAL(next.box[1].state, PBOX_FLEET_DRAINED);
+}
+
 const struct unit_test unit_tests[] = {
+	{"what was set survives another list", test_what_was_set_survives},
+	{"etcd goes back", test_etcd_goes_back},
 	{"Base64: examples, and what is none", test_base64},
 	{"Base64: bytes come back", test_base64_of_all_bytes},
 	{"UTF-7 of telemetry", test_utf7},

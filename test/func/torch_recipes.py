@@ -344,6 +344,41 @@ def stored_differently(c):
                        pbox.PBoxMismatch)
 
 
+class Normed(nn.Module):
+    """Below a layer that is not trained."""
+
+    def __init__(self, seed):
+        super().__init__()
+        torch.manual_seed(seed)
+        self.base, self.norm, self.head = nn.Linear(12, 20), nn.BatchNorm1d(20), nn.Linear(20, 3)
+        self.base.requires_grad_(False)
+        # bits that no sum keeps, of another dtype, and more than a round of the exchange
+        self.register_buffer("odd", torch.tensor([0x7fc00001 + seed, -1 << 31], dtype=torch.int32).view(torch.float32))
+        self.register_buffer("ids", torch.arange(100000) * seed)
+
+    def forward(self, x):
+        return self.head(self.norm(self.base(x)))
+
+
+def fine_tuned(name, make):
+    """Workers that begin with other seeds train the model of worker 0, frozen layer and buffers too."""
+    @recipe
+    def run(c):
+        a, want = Normed(5 + RANK), Normed(5)
+        opt = make([p for p in a.parameters() if p.requires_grad], a, c)
+        same = [torch.equal(p.reshape(-1).view(torch.uint8), q.reshape(-1).view(torch.uint8))
+                for p, q in zip([*a.parameters(), *a.buffers()], [*want.parameters(), *want.buffers()])]
+        backward(a, 0, RANK)
+        opt.step()
+        pbox.torch.all_reduce(torch.zeros(1), client=c)
+        return "equal" if all(same) else f"{same}"
+    RECIPES[name] = RECIPES.pop("run")
+
+
+fine_tuned("fine_tuned", lambda p, m, c: pbox.torch.SGD(p, 0.1, client=c, model=m))
+fine_tuned("fine_tuned_eager", lambda p, m, c: pbox.torch.Eager(torch.optim.SGD(p, 0.01), client=c, model=m))
+
+
 # ---- the loop
 
 

@@ -24,7 +24,7 @@ def main():
 
     # each worker starts elsewhere; the box gives worker 0's parameters to all
     model = network(args.seed + rank)
-    optimiser = pbox.torch.SGD(model.parameters(), lr=args.lr, momentum=args.momentum,  # (PBox)
+    optimiser = pbox.torch.SGD(model.parameters(), model=model, lr=args.lr, momentum=args.momentum,  # (PBox)
                                box=args.box, job=args.job, secret=args.secret,
                                timeout=args.timeout)
 

@@ -44,7 +44,7 @@ def main():
     if args.reference:
         optimiser = Reference("momentum", model.parameters(), lr=args.lr, momentum=args.momentum, slots=args.slots)
     else:
-        optimiser = pbox.torch.SGD(model.parameters(), lr=args.lr, momentum=args.momentum, slots=args.slots,  # (PBox)
+        optimiser = pbox.torch.SGD(model.parameters(), model=model, lr=args.lr, momentum=args.momentum, slots=args.slots,  # (PBox)
                                    box=args.box, job=args.job, secret=args.secret, timeout=args.timeout)
 
     sampler = optimiser.sampler(images, batch_size=args.batch, seed=args.seed)  # (PBox)

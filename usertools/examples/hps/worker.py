@@ -57,7 +57,7 @@ def main():
     say("ready")
     if not sys.stdin.readline():
         return
-    optimiser = pbox.torch.SGD(model.parameters(), lr=args.lr, momentum=args.momentum, slots=args.slots, box=args.box, job=args.job,
+    optimiser = pbox.torch.SGD(model.parameters(), model=model, lr=args.lr, momentum=args.momentum, slots=args.slots, box=args.box, job=args.job,
                                secret=args.secret, worker=args.worker, workers=args.workers, timeout=args.timeout, **by_plan)
     loader = optimiser.loader(images, batch_size=args.batch, seed=args.seed)
     begun, slots, before = time.monotonic(), 0, 0

@@ -65,6 +65,7 @@ class Steps(Case):
             m = models[rank]
             opt = self.eager(torch.optim.SGD(m.parameters(), lr=0.05), rank, 2)
             begin = [p.detach().clone() for p in m.parameters()]
+            pbox.torch.all_reduce(torch.zeros(1), client=opt.client)  # nobody pushes before all have begun
             for k in range(6):
                 backward(m, k)
                 opt.step()

@@ -4,14 +4,17 @@
 the fake of the library."""
 
 import array
+import copy
 import unittest
+import unittest.mock
 
 import torch
 from torch import nn
 
 import pbox
 import pbox.torch
-from pbox.torch import _early, reference
+from pbox import _lib
+from pbox.torch import _early, _model, reference
 from tests import workers
 from tests.test_torch import HERE, Case, FakeBucket, FakeDDP, Scaler
 
@@ -323,6 +326,128 @@ class GradientMemory(Case):
             self.assertEqual(opt._tree._stack[0][0][0].data_ptr(), at)
             opt.close()
             p.grad = None
+
+
+class Frozen(nn.Module):
+    """A frozen layer, batch norm, and buffers of other types."""
+
+    def __init__(self, seed, large=0):
+        super().__init__()
+        g = torch.Generator().manual_seed(seed)
+        self.base, self.norm, self.head = nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)
+        with torch.no_grad():
+            for p in self.parameters():
+                p.copy_(torch.randn(p.shape, generator=g))
+        self.base.requires_grad_(False)
+        odd = torch.tensor([0x7fc00001 + seed, -1 << 31, 1], dtype=torch.int32).view(torch.float32)  # a NaN with a payload, -0.0, the smallest
+        self.register_buffer("odd", odd)
+        self.register_buffer("ids", torch.arange(5) + seed)
+        self.register_buffer("mask", torch.tensor([True, False, seed > 0]), persistent=False)
+        self.register_buffer("one", torch.tensor(seed, dtype=torch.float64))
+        self.register_buffer("narrow", torch.tensor([seed], dtype=torch.bfloat16))
+        self.register_buffer("large", torch.full((large,), seed, dtype=torch.uint8))
+
+    def forward(self, x):
+        return self.head(self.norm(self.base(x)))
+
+    def bits(self):
+        return [_model.bytes_of(t).tolist() for t in [*self.parameters(), *self.buffers()] if t is not self.large]
+
+
+class States(Case):
+    """What an optimiser does not have of the model: workers that differ in it train different models."""
+
+    def setUp(self):
+        super().setUp()
+        _model._warned = False
+        self.makes = {"box": lambda m, **kw: pbox.torch.SGD([p for p in m.parameters() if p.requires_grad], 0.1, **kw),
+                      "slots": lambda m, **kw: pbox.torch.SGD(m.parameters(), 0.1, slots=4, **kw),
+                      "shrink": lambda m, **kw: pbox.torch.Adam(m.parameters(), policy="shrink", **kw),
+                      "eager": lambda m, **kw: pbox.torch.Eager(torch.optim.SGD(m.parameters(), 0.1), **kw)}
+
+    def made(self, make, seeds, large=0, **kw):
+        """Models, and errors, of workers with these seeds."""
+        def worker(w):
+            m = Frozen(seeds[w], large)
+            try:
+                opt = make(m, model=m, worker=w, workers=len(seeds), declare_timeout=10.0, **HERE, **kw)
+            except pbox.PBoxError as e:
+                return m, e
+            pbox.torch.all_reduce(torch.zeros(1), client=opt.client)  # tables of all go on alike
+            opt.close()
+            return m, None
+        out = workers.run(len(seeds), worker)
+        self.close_all()
+        return out
+
+    def test_worker_0s_are_everybodys(self):
+        want = Frozen(7).bits()
+        for kind, make in self.makes.items():
+            with self.assertLogs("pbox", "WARNING") as log:
+                out = self.made(make, (7, 8, 7))
+            for m, e in out:
+                self.assertIsNone(e, kind)
+                self.assertEqual(m.bits(), want, kind)
+            self.assertRegex(log.output[0], "'base.weight', 'base.bias', 'odd', 'ids' and 2 more of the model differed between workers")
+
+    def test_equal_ones_send_nothing(self):
+        self.made(self.makes["box"], (7, 7))
+        sent = [c for c in self.lib.calls if c[0] == "submit" and c[3] == _lib.PUSHPULL]
+        self.assertEqual(len(sent), 6)  # two workers: digests, and the test's own all_reduce, with what it agrees on
+
+    def test_ignored(self):
+        for ignore in (["*"], ["base.*", "odd", "ids", "mask", "one", "narrow", "large", "norm.*"]):
+            out = self.made(self.makes["box"], (7, 8), ignore=ignore)
+            self.assertEqual([int(m.one) for m, _ in out], [7, 8])
+        _, e = self.made(self.makes["box"], (7,), ignore=["no"])[0]
+        self.assertRegex(str(e), "ignore has 'no', and the model has no such")
+
+    def test_too_large(self):
+        with unittest.mock.patch.object(_model, "MOST_BYTES", 1 << 20):
+            for m, e in self.made(self.makes["box"], (7, 8), large=2 << 20):
+                self.assertIsInstance(e, pbox.PBoxMismatch)
+                self.assertRegex(str(e), "'base.weight'.* differ between workers, 2 MiB, and 1 MiB at most are sent")
+                self.assertIn(int(m.one), (7, 8))
+        out = self.made(self.makes["box"], (7, 8), large=300001)
+        self.assertEqual([m.large.unique().tolist() for m, _ in out], [[7]] * 2)
+
+    def test_without_model(self):
+        m = nn.Linear(2, 2)
+        with self.assertLogs("pbox", "WARNING") as log:
+            for _ in range(2):
+                workers.run(2, lambda w: pbox.torch.SGD(copy.deepcopy(m).parameters(), 0.1, worker=w, workers=2, **HERE).close())
+        self.assertEqual(len([t for t in log.output if "has no model=" in t]), 1)
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "pass model= as well"):
+            pbox.torch.SGD(m.parameters(), 0.1, ignore=["x"], **ALONE)
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "none of this optimiser's parameters"):
+            pbox.torch.SGD(m.parameters(), 0.1, model=nn.Linear(2, 2), **ALONE)
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "model is a OrderedDict|needed is a torch.nn.Module"):
+            pbox.torch.SGD(m.parameters(), 0.1, model=m.state_dict(), **ALONE)
+
+    def test_a_state_of_the_start(self):
+        """A worker that comes to a running job: frozen ones must be alike, and buffers that change are an error at its first step."""
+        m, out = Frozen(7), None
+        state = _model.ModelState(m, (), [p for p in m.parameters() if p.requires_grad])
+        known = torch.frombuffer(bytearray(b"".join(state.digests)), dtype=torch.float32)
+        for seed, resumed in ((7, False), (7, True), (8, False), (8, True)):
+            other = Frozen(seed)
+            late = _model.ModelState(other, (), [p for p in other.parameters() if p.requires_grad])
+            try:
+                late._compare(known, resumed)
+                out = None
+            except pbox.PBoxMismatch as e:
+                out = str(e)
+            self.assertEqual(out is None, seed == 7)
+        late = _model.ModelState(m, (), [p for p in m.parameters() if p.requires_grad])
+        late.comes_late()
+        m(torch.randn(4, 3))
+        with self.assertRaisesRegex(pbox.PBoxMismatch, "'norm.running_mean', 'norm.running_var', 'norm.num_batches_tracked' of the model change in training"):
+            late.first_step()
+        late.first_step()
+        late = _model.ModelState(m, ["norm.*"], [p for p in m.parameters() if p.requires_grad])
+        late.comes_late()
+        m(torch.randn(4, 3))
+        late.first_step()
 
 
 if __name__ == "__main__":

@@ -9,14 +9,14 @@ which factor its own shall count.
 import collections
 import math
 import statistics
-from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
 
 from .. import _buffers, _checks, _lib
 from ..client import ANY_ROUND, BOUND_MAX, Client, Operation, Tensor
 from ..errors import PBoxDeadline, PBoxInvalid
-from . import _device, _finite, _layout
+from . import _device, _finite, _layout, _model
 from ._content import content
 from ._session import DECLARE_SECONDS, connect
 
@@ -83,7 +83,7 @@ class Eager(torch.optim.Optimizer):
                        those that it has come to; `steps` is what the other one had pushed. False: all workers begin together. None: True if the run has a name
                        (PBOX_RUN, run=, or that of a launcher), which is another one for each start of the training
     in_flight          pushes that the box has not confirmed, at most: step() waits for the oldest one. Memory of a model for each
-    box, job, secret, worker, workers, client, declare_timeout: as for pbox.torch.SGD
+    box, job, secret, worker, workers, client, declare_timeout, model, ignore: as for pbox.torch.SGD
 
     The constructor waits until all workers have begun, and worker 0's parameters become everybody's; after that nobody waits for other workers, but with a
     bound. step() waits only if the pull is later than the gradient, or for a push that is too many.
@@ -95,7 +95,7 @@ class Eager(torch.optim.Optimizer):
     def __init__(self, optimizer: torch.optim.Optimizer, *, staleness: Staleness = "rel", bound: Optional[int] = None, in_flight: int = 2,
                  resume: Optional[bool] = None, box: Optional[str] = None, job: Optional[str] = None, secret: Optional[str] = None,
                  worker: Optional[int] = None, workers: Optional[int] = None, client: Optional[Client] = None,
-                 declare_timeout: Optional[float] = None, **options: Any) -> None:
+                 declare_timeout: Optional[float] = None, model: Any = None, ignore: Sequence[str] = (), **options: Any) -> None:
         self._declared = False
         if not isinstance(optimizer, torch.optim.Optimizer) or hasattr(optimizer, "table"):
             raise PBoxInvalid(f"optimizer is a {type(optimizer).__module__}.{type(optimizer).__qualname__}: needed is one of torch.optim, which "
@@ -116,6 +116,9 @@ class Eager(torch.optim.Optimizer):
         super().__init__(optimizer.param_groups, optimizer.defaults)
         self._bind()
         specs = self._list_parameters()
+        if ignore and model is None:
+            raise PBoxInvalid("ignore= is of the model's state: pass model= as well")
+        self._model = None if model is None else _model.ModelState(model, ignore, self._all)
         self._session = connect(box, job, secret, worker, workers, client, **options)
         try:
             self.client: Client = self._session.client
@@ -129,6 +132,7 @@ class Eager(torch.optim.Optimizer):
             self._next = self._like_parameters()
             self._updates = [self._like_parameters() for _ in range(self._in_flight)]
             self._begin(declare_timeout)
+            self._compare_model(declare_timeout)
         except BaseException:
             self._session.release()
             raise
@@ -179,6 +183,19 @@ class Eager(torch.optim.Optimizer):
         self._pushes: Deque[Operation] = collections.deque()
         self._pull = self.table.pull(self._dense(self._next))
 
+    def _compare_model(self, timeout: float) -> None:
+        """What the optimiser does not have of the model, too. Until all have done that nobody makes a step."""
+        if self._model is None:
+            if self.client.workers > 1:
+                _model.warn("pbox.torch.Eager")
+            return
+        versions = self.table.versions()
+        late = bool(versions.version or versions.own)
+        if self.client.workers > 1:
+            self._model.meet(self.client, timeout, late, False, clock=True)
+        if late:
+            self._model.comes_late()
+
     # ---- what the box does not see
 
     def _remember(self) -> None:
@@ -214,6 +231,8 @@ class Eager(torch.optim.Optimizer):
             assert closure is not None
             loss = closure()
             with torch.no_grad():
+                if self._model is not None:
+                    self._model.first_step()
                 self._refuse_infinite()  # the first time: before anything has changed
             return loss
 
@@ -239,6 +258,8 @@ class Eager(torch.optim.Optimizer):
             raise self._failed
         if self._update is not None:
             raise PBoxInvalid("the last step has not ended: call wait(), or give up")
+        if self._model is not None and closure is None:
+            self._model.first_step()
         self._guarded(self._wait_for_room, None)
         self._refuse_changed()
         if closure is None:

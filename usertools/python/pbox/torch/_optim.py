@@ -7,6 +7,7 @@ which step() overwrites in place. So all workers have the same bits after every 
 """
 
 import ctypes as ct
+import dataclasses
 import logging
 import math
 import time
@@ -17,12 +18,13 @@ import torch
 from .. import _buffers, _checks, _lib
 from ..client import ANY_ROUND, Client, Operation, Table, Tensor
 from ..errors import PBoxDeadline, PBoxError, PBoxInvalid, PBoxMismatch, PBoxMore, PBoxRefused, PBoxRunning
-from . import _apart, _clip, _device, _finite, _layout, _placed, _skip
+from . import _apart, _clip, _device, _finite, _layout, _model, _placed, _skip
 from ._agree import Agreement, Alone, Hypers
 from ._content import content
 from ._early import Early
 from ._session import (DECLARE_SECONDS, between_rounds, check_slots, connect, goes_by_slots,
                        trains, trains_no_more)
+from ._model import ModelState
 from ._owned import Owned
 from ._slots import Slots, SlotTraining
 from ._stale import QUARTERS, LooseTree, Stale, quarters_of
@@ -77,6 +79,10 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
     least              with policy="reassign": the training begins with this many of `workers`, and others come and go while it
                        runs: see train.md. Each takes a free number, and all name the run (PBOX_RUN)
 
+    model              the module that the parameters are of (or several): its frozen parameters and its buffers are compared, and where workers differ
+                       all get worker 0's, up to 64 MiB; with policy="reassign" that is PBoxMismatch
+    ignore             names of parameters and buffers of the model that are each worker's own; * is for anything
+
     The constructor blocks until all workers are there; worker 0 then gives its parameters to the
     box and all others receive them. Parameters that are changed elsewhere later (by loading a
     checkpoint, by clipping weights) are not seen by the box: the next step() raises PBoxInvalid.
@@ -116,7 +122,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                  local_clip: bool = False, local_backward: bool = False, client: Optional[Client] = None,
                  declare_timeout: Optional[float] = None, first_round: int = 0,
                  slots: Optional[int] = None, send_early: bool = False, ahead: float = 0.0, steal: bool = False,
-                 **options: Any) -> None:
+                 model: Any = None, ignore: Sequence[str] = (), **options: Any) -> None:
         self._declared = False
         if not 0 <= _checks.real(clip_value, "clip_value") < math.inf:
             raise PBoxInvalid(f"clip_value is {clip_value}: needed is 0 (off) or more")
@@ -135,7 +141,12 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         if steal and ahead:
             raise PBoxInvalid("steal=True goes without ahead=: who steals a slot would need the parameters of a round before")
         self.local_clip = local_clip
+        self._model: Optional[ModelState] = None
         specs = self._list_parameters()
+        if model is not None:
+            self._model = ModelState(model, ignore, self._all)
+        elif ignore:
+            raise PBoxInvalid("ignore= is of the model's state: pass model= as well")
         if slots is not None and client is None:
             options["slots"] = slots
         self._session = connect(box, job, secret, worker, workers, client, **options)
@@ -146,9 +157,17 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             if declare_timeout is None:
                 declare_timeout = max(self.client.timeout, DECLARE_SECONDS)
             self._agreement: Union[Agreement, Alone]
-            self.table: Table = self.client.declare(
-                specs, mode="optimiser", op=self._wire_op, optimiser=self._optimiser, push=push, pull=pull,
-                timeout=declare_timeout, first_round=first_round)
+            if self._model is not None and self.client.policy == "reassign" and self._model.names:
+                # the job has this table alone, so what must not differ is in its names
+                specs[-1] = dataclasses.replace(specs[-1], name=f"{specs[-1].name}{_model.LABEL}{self._model.label()}")
+            elif model is None and self.client.workers > 1:
+                _model.warn(f"pbox.torch.{type(self).__name__}")
+            try:
+                self.table: Table = self.client.declare(
+                    specs, mode="optimiser", op=self._wire_op, optimiser=self._optimiser, push=push, pull=pull,
+                    timeout=declare_timeout, first_round=first_round)
+            except PBoxMismatch as e:
+                raise _model.explained(e)
             # with policy shrink workers come back between steps: they cannot be compared
             alone = self.client.workers == 1 or self.client.policy in ("shrink", "reassign")
             self._agreement = Alone() if alone else \
@@ -171,6 +190,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             self._resumed = first_round > 0 and self.table.next_round == first_round > 1
             if not self._resumed and not self._is_newcomer:
                 self._share_parameters()
+            self._compare_model(declare_timeout)
             if self._stale is not None:
                 self._stale.begins()
             self._discards = None if alone or local_backward else _skip.Discards(self._all)
@@ -345,6 +365,16 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         into = self._dense(self._narrow_pull) if self._narrow_pull else own
         self.table.pull(into).wait()
         self._widen()
+
+    def _compare_model(self, timeout: float) -> None:
+        """What the optimiser does not have of the model, too."""
+        if self._model is None or self.client.workers == 1:
+            return
+        back = self.client.policy == "shrink" and self.table.next_round > 1
+        if self.client.policy != "reassign":
+            self._model.meet(self.client, timeout, self._resumed or back, self._resumed)
+        if self._is_newcomer or (back and not self._resumed):
+            self._model.comes_late()
 
     def _widen(self) -> None:
         for p, n in zip(self._all, self._narrow_pull):
@@ -755,6 +785,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                 loss = closure()
         if self._failed is not None:
             raise self._failed
+        if self._model is not None:
+            self._model.first_step()
         if self._todo:
             raise PBoxInvalid("the last step has not ended: call wait(), or give up")
         if (samples is not None) != (self._op in _SAMPLED):

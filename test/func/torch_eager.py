@@ -43,7 +43,7 @@ def train(args, rank, again=False):
     rounds = opt.client.declare([("together", 4)], op="sum") if args.beside else None
     g = torch.Generator().manual_seed(100 + rank)
     stale, ahead = [], 0
-    for k in range(opt.steps + 1, args.steps + 1):
+    for k in range(opt.steps + 1, (args.steps // 3 if args.fewer and rank == 0 else args.steps) + 1):
         batch = torch.randint(0, len(x), (64,), generator=g)
         opt.zero_grad()
         F.cross_entropy(model(x[batch]), y[batch]).backward()
@@ -118,6 +118,7 @@ def main():
     p.add_argument("--die", type=int, default=-1)
     p.add_argument("--back", action="store_true", help="another process goes on for the one that dies")
     p.add_argument("--bound", type=int)
+    p.add_argument("--fewer", action="store_true", help="worker 0 makes a third of the steps")
     p.add_argument("--policy", default="wait")
     p.add_argument("--lease", type=float)
     p.add_argument("--timeout", type=float, default=60.0)

@@ -149,6 +149,31 @@ class Steps(Case):
         opt.close()
 
 
+class Bound(Case):
+    def test_one_that_has_done_its_steps_does_not_stop_the_others(self):
+        """Worker 0 makes 3 steps and waits in all_reduce(); pulls with bound 2 of worker 1 wait for its clock."""
+        opts, ended = {}, []
+
+        def work(rank):
+            m = model()
+            opt = opts[rank] = self.eager(torch.optim.SGD(m.parameters(), lr=0.05), rank, 2, bound=2, staleness=None)
+            for k in range(3):
+                backward(m, k)
+                opt.step()
+            for k in range(3, 12 if rank else 3):
+                self.assertTrue(workers.within(10, lambda: opts[0].steps >= k - 2), f"worker 0 is at {opts[0].steps}, and step {k} waits for it")
+                backward(m, k)
+                opt.step()
+            pbox.torch.all_reduce(torch.zeros(1), client=opt.client)
+            ended.append([p.detach().clone() for p in m.parameters()])
+            opt.close()
+
+        workers.run(2, work)
+        self.assertGreaterEqual(opts[0].steps, 9)
+        for a, b in zip(*ended):
+            self.assertTrue(torch.isfinite(a).all())
+
+
 class Refused(Case):
     def refuses(self, text, inner, **kw):
         with self.assertRaisesRegex(pbox.PBoxInvalid, text):

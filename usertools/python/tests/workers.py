@@ -3,6 +3,7 @@
 """Threads as workers."""
 
 import threading
+import time
 
 
 def run(n, fn):
@@ -25,3 +26,13 @@ def run(n, fn):
     if any(t.is_alive() for t in threads):
         raise AssertionError("a worker hangs")
     return results
+
+
+def within(seconds, true):
+    """true() comes to be, before the limit."""
+    end = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.002)
+    return True

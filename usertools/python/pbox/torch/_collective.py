@@ -11,7 +11,7 @@ from .. import _buffers
 from ..client import Client, Operation, Table, Tensor, check_op
 from ..errors import PBoxInvalid, PBoxMismatch
 from . import _apart, _device, _ranks
-from ._session import Session, between_rounds, connect, current, plain_op
+from ._session import Session, between_rounds, connect, current, keeps_pace, plain_op
 
 _HEAD = 9  # 1, and 8 bytes of a hash: all are equal if each sum is N times mine
 _HALF = 1 << 20  # a number of elements goes as two that fp32 adds up exactly
@@ -122,6 +122,22 @@ class _Staged:
         self._ended = True
 
 
+def _begin(session: Session, by_format: dict, keys: List[Key], op: str, wire_op: str, device: Any, timeout: Optional[float]) -> List[Any]:
+    if any(key not in session.tables for key in keys):
+        _agree(session, keys, timeout)
+    operations: List[Any] = []
+    for key in keys:
+        _, fmt, sizes = key
+        table = session.tables.get(key)
+        if table is None:
+            table = session.tables[key] = session.client.declare(
+                [Tensor(f"all_reduce '{op}', {i}: {n} elements", n) for i, n in enumerate(sizes)],
+                op=wire_op, push=fmt, pull=fmt, timeout=timeout)
+        operations.append(table.pushpull(by_format[fmt]) if device is None else
+                          _Staged(session, device, table, by_format[fmt]))
+    return operations
+
+
 def all_reduce(tensors: Union[torch.Tensor, Sequence[torch.Tensor]], op: str = "sum", *,
                client: Optional[Client] = None, async_op: bool = False,
                timeout: Optional[float] = None) -> Optional[List[Any]]:
@@ -133,6 +149,9 @@ def all_reduce(tensors: Union[torch.Tensor, Sequence[torch.Tensor]], op: str = "
     depend on the number of workers.
 
     With an optimiser that has slots: between rounds only, where its `round_ended` is true.
+
+    With Eager(bound=): workers may come to it after unequal numbers of steps. One that waits here for more than a moment gives updates of 0, so that the
+    others' steps go on; they count as its steps, and its parameters are the newest ones afterwards. With async_op it does not.
 
     client    default: the session that register() or an optimiser opened
     async_op  return the operations (wait() for each) instead of waiting
@@ -152,22 +171,11 @@ def all_reduce(tensors: Union[torch.Tensor, Sequence[torch.Tensor]], op: str = "
     check_op(op)
     wire_op = plain_op(session.client, op)
     keys: List[Key] = [(op, fmt, tuple(t.numel() for t in by_format[fmt])) for fmt in sorted(by_format)]
-    if any(key not in session.tables for key in keys):
-        _agree(session, keys, timeout)
-    operations: List[Any] = []
-    for key in keys:
-        _, fmt, sizes = key
-        table = session.tables.get(key)
-        if table is None:
-            table = session.tables[key] = session.client.declare(
-                [Tensor(f"all_reduce '{op}', {i}: {n} elements", n) for i, n in enumerate(sizes)],
-                op=wire_op, push=fmt, pull=fmt, timeout=timeout)
-        operations.append(table.pushpull(by_format[fmt]) if device is None else
-                          _Staged(session, device, table, by_format[fmt]))
     if async_op:
-        return operations
-    for o in operations:
-        o.wait(timeout)
+        return _begin(session, by_format, keys, op, wire_op, device, timeout)
+    with keeps_pace(session.client):
+        for o in _begin(session, by_format, keys, op, wire_op, device, timeout):
+            o.wait(timeout)
     return None
 
 

@@ -18,7 +18,7 @@ from ..client import ANY_ROUND, BOUND_MAX, Client, Operation, Tensor
 from ..errors import PBoxDeadline, PBoxInvalid
 from . import _device, _finite, _layout, _model
 from ._content import content
-from ._session import DECLARE_SECONDS, connect
+from ._session import DECLARE_SECONDS, connect, paced
 
 Staleness = Union[str, None, Callable[[Any], float]]
 
@@ -142,6 +142,9 @@ class Eager(torch.optim.Optimizer):
         self.tau, self.factor = 0.0, 1.0
         self._failed: Optional[Exception] = None
         self._update: Optional[List[torch.Tensor]] = None  # of a step that waits for its pull
+        self._nothing: Optional[List[torch.Tensor]] = None
+        if self._bound is not None:
+            paced(self.client, self)
 
     def _bind(self) -> None:
         """The same groups and state as within: schedulers and loops may use either."""
@@ -332,6 +335,25 @@ class Eager(torch.optim.Optimizer):
         self._update = None
         self.steps += 1
         self._remember()
+
+    def give_way(self) -> bool:
+        """A step of nothing, if its pull has come: this worker waits for others, whose pulls wait for its steps. False: not now."""
+        if self._failed is not None or self._update is not None or self.client.closed or not self._pull.test():
+            return False
+        if len(self._pushes) >= self._in_flight:
+            if not self._pushes[0].test():
+                return False
+            self._pushes.popleft()
+        if self._nothing is None:
+            self._nothing = [torch.zeros_like(u) for u in self._updates[0]]
+        self._pushes.append(self.table.push(self._dense(self._nothing), priority=1))
+        self._pull = self.table.pull(self._dense(self._next), bound=self._bound)
+        self.steps += 1
+        return True
+
+    def take_newest(self) -> None:
+        """After give_way(): the parameters are not of so many steps ago."""
+        self.refresh()
 
     def _drain(self, timeout: Optional[float] = None) -> None:
         while self._pushes:

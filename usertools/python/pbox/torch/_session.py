@@ -2,10 +2,11 @@
 # Copyright (c) 2026 the PBox authors
 """Sessions shared by hook, optimisers and helpers: a job has one live session a worker."""
 
+import contextlib
 import os
 import threading
 import weakref
-from typing import Any, Dict, List, MutableMapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, MutableMapping, Optional, Tuple
 
 from ..client import Client
 from ..errors import PBoxError, PBoxInvalid
@@ -60,6 +61,46 @@ def between_rounds(client: Client, what: str) -> None:
     for slots in _trainings.get(client, ()):
         slots.between_rounds(what, ". All workers call it once a round, where optimiser.round_ended is true: they may "
                              "have different numbers of slots, and would wait for each other")
+
+
+# by client: optimisers whose steps others wait for (Eager with a bound)
+_paced: MutableMapping[Client, Any] = weakref.WeakKeyDictionary()
+_PATIENCE, _TURN = 1.0, 0.002  # seconds; the first is once: then this one is ahead by its bound
+
+
+def paced(client: Client, optimizer: Any) -> None:
+    """Others wait for the steps of this optimiser: keeps_pace() calls its give_way(), and then its take_newest()."""
+    _paced.setdefault(client, weakref.WeakSet()).add(optimizer)
+
+
+@contextlib.contextmanager
+def keeps_pace(client: Client) -> Iterator[None]:
+    """For a wait for all workers: those that have more steps to do wait in them for this one's, which does none here. So it gives
+    updates of 0 meanwhile, at the pace of the slowest, as a worker with a bound does."""
+    optimisers = list(_paced.get(client, ()))
+    if not optimisers:
+        yield
+        return
+    ended, given = threading.Event(), set()
+
+    def give() -> None:
+        turn = _PATIENCE
+        while not ended.wait(turn):
+            turn = _TURN
+            try:
+                given.update(o for o in optimisers if o.give_way())
+            except PBoxError:
+                return  # the wait itself, or the next step, says what
+
+    thread = threading.Thread(target=give, name="pbox pace", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+    for o in given:
+        o.take_newest()
 
 
 def plain_op(client: Client, op: str) -> str:

@@ -4,12 +4,17 @@
 the fake of the library."""
 
 import array
+import contextlib
 import copy
+import itertools
+import queue
+import threading
 import unittest
 import unittest.mock
 
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, Sampler, TensorDataset
 
 import pbox
 import pbox.torch
@@ -352,6 +357,130 @@ class Frozen(nn.Module):
 
     def bits(self):
         return [_model.bytes_of(t).tolist() for t in [*self.parameters(), *self.buffers()] if t is not self.large]
+
+
+class Shards(Sampler):
+    """What trainers put around a batch_sampler: every second batch."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __len__(self):
+        return len(self.inner) // 2
+
+    def __iter__(self):
+        for i, batch in enumerate(self.inner):
+            if i % 2 == 1:
+                yield batch
+
+
+class Batches(Case):
+    """A batch belongs to a slot; step() of another one is an error."""
+
+    SLOTS, ROUNDS = 4, 3
+
+    def setUp(self):
+        super().setUp()
+        self.data = TensorDataset(torch.arange(4.0 * self.SLOTS * self.ROUNDS))
+
+    def run_with(self, feed, processes=0, limit=None, **kw):
+        """What the steps were made of, with feed(optimiser, loader) as the loop's batches."""
+        p = nn.Parameter(torch.zeros(1))
+        opt = pbox.torch.SGD([p], 1.0, slots=self.SLOTS, **ALONE)
+        seen = []
+        try:
+            sampler = opt.sampler(self.data, 4 * self.SLOTS, 5, **kw)
+            loader = DataLoader(self.data, batch_sampler=Shards(sampler) if feed is None else sampler, num_workers=processes)
+            for (x,) in (loader if feed is None else feed(opt, loader)):
+                seen += x.tolist()
+                # as dropout has it
+                (p * torch.rand(1) * x.sum()).sum().backward()
+                opt.step()
+                if len(seen) == limit:
+                    break
+            return seen, p.item()
+        finally:
+            opt.close()
+
+    @staticmethod
+    def ahead(opt, loader):
+        held = None
+        for batch in loader:
+            if held is not None:
+                yield held
+            held = batch
+        yield held
+
+    @staticmethod
+    def skips(opt, loader):
+        for i, batch in enumerate(loader):
+            if i >= 2:
+                yield batch
+
+    def refused(self, feed, text, **kw):
+        with self.assertRaisesRegex(pbox.PBoxMismatch, text):
+            self.run_with(feed, **kw)
+
+    def test_as_it_should_be(self):
+        want = self.run_with(lambda opt, loader: loader)
+        self.assertEqual(sorted(want[0]), list(range(len(self.data))))
+        for processes in (0, 1, 2):
+            self.assertEqual(self.run_with(lambda opt, loader: loader, processes), want)
+            self.assertEqual(self.run_with(self.ahead, processes, early=1), want)
+
+    def test_others(self):
+        for processes in (0, 2):
+            self.refused(self.skips, r"step\(\) ends slot 0 of round 0, and the last batch that was taken is that of slot 2 of round 0", processes=processes)
+            self.refused(self.ahead, r"ends slot 0 of round 0, .* that of slot 1 of round 0.*early=n", processes=processes)
+            self.refused(lambda opt, loader: itertools.cycle(loader), r"ends slot 0 of round 3, .* that of slot 3 of round 2", processes=processes)
+            self.refused(None, r"step\(\) ends slot \d of round \d, and the last batch that was taken is that of slot", processes=processes)
+
+    def test_loader(self):
+        def trained(feed):
+            p = nn.Parameter(torch.zeros(1))
+            opt = pbox.torch.SGD([p], 1.0, slots=self.SLOTS, **ALONE)
+            seen = []
+            try:
+                for (x,) in feed(opt, opt.loader(self.data, 4 * self.SLOTS, 5)):
+                    seen += x.tolist()
+                    p.grad = x.sum().reshape(1)
+                    opt.step()
+                return seen
+            finally:
+                opt.close()
+        self.assertEqual(sorted(trained(lambda opt, loader: loader)), list(range(len(self.data))))
+        for feed in (self.skips, self.ahead):
+            with self.assertRaisesRegex(pbox.PBoxMismatch, r"batch of slot 0 of round 0 was taken from loader\(\), no step\(\) has ended"):
+                trained(feed)
+
+    def test_a_thread_that_fetches(self):
+        """Its batches seed the generators in the middle of a forward pass."""
+        def feed(opt, loader):
+            q = queue.Queue(1)
+
+            def fetch():
+                for batch in loader:
+                    q.put(batch)
+                q.put(None)
+            t = threading.Thread(target=fetch, name="prefetcher", daemon=True)
+            t.start()
+            try:
+                while True:
+                    batch = q.get(timeout=30)
+                    if batch is None:
+                        return
+                    yield batch
+            finally:
+                while t.is_alive():
+                    with contextlib.suppress(queue.Empty):
+                        q.get(timeout=0.01)
+        for processes in (0, 1):
+            with self.assertRaisesRegex(pbox.PBoxInvalid, "thread 'prefetcher' fetches the batches, and 'MainThread' trains"):
+                self.run_with(feed, processes)
+
+    def test_another_thread_for_all(self):
+        out = workers.run(1, lambda w: self.run_with(lambda opt, loader: loader))
+        self.assertEqual(sorted(out[0][0]), list(range(len(self.data))))
 
 
 class States(Case):

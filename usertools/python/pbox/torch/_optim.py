@@ -606,6 +606,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             return
         self._count_discards()
         self._discarded = 0  # the batch of this step is made again, or another one in its place
+        if self._slots is not None:
+            self._slots.given = self._slots.asks = None
         slot = "" if self._slots is None else f" in slot {self._slots.next}"
         raise PBoxInvalid(
             f"worker {self.client.worker}: the gradient of {_finite.names(self.table.tensors, found)}{slot} has a NaN or an infinity, which this step would "

@@ -13,15 +13,18 @@ import hashlib
 import logging
 import random
 import sys
-from typing import Any, Deque, Dict, Iterator, List, Optional, Sequence, Tuple
+import threading
+import weakref
+from typing import Any, Deque, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Sampler
 from torch.utils.data._utils.collate import default_collate
 from torch.utils.data._utils.pin_memory import pin_memory
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from .. import _checks
-from ..errors import PBoxInvalid
+from ..errors import PBoxInvalid, PBoxMismatch
 from ._stale import Stale
 
 _log = logging.getLogger("pbox")
@@ -42,6 +45,35 @@ def seed_generators(value: int) -> None:
         numpy.random.seed(value)
 
 
+class Given(NamedTuple):
+    """A batch that a loader has given out: of which slot, and who has fetched it."""
+
+    round: int
+    slot: int
+    thread: str
+    ident: int
+
+    @classmethod
+    def here(cls, round: int, slot: int) -> "Given":
+        t = threading.current_thread()
+        return cls(round, slot, t.name, threading.get_ident())
+
+
+class Asks(NamedTuple):
+    """A DataLoader with processes, which fetch before batches are wanted: what it has returned is known when that matters."""
+
+    loader: Any  # weak
+    sent: Dict[int, Tuple[int, int]]  # round and slot of its batches, by number
+    who: Given
+
+    def given(self) -> Optional[Given]:
+        it = self.loader()
+        number = max(self.sent, default=-1) if it is None else it._rcvd_idx - 1
+        for old in [k for k in self.sent if k < number]:
+            del self.sent[old]
+        return self.who._replace(round=self.sent[number][0], slot=self.sent[number][1]) if number in self.sent else None
+
+
 class Slots:
     """The slots `mine` of a job that has `total`, in each round. `trained` counts the rounds of the training,
     those before a checkpoint too; `count` the slots of the round in progress that are done."""
@@ -52,6 +84,10 @@ class Slots:
         self.seed: Optional[int] = None
         self.batch_size = self.samples = 0  # those of the sampler
         self._loaded: Dict[str, Any] = {}  # a state whose sampler has not been made yet
+        self.given: Optional[Given] = None  # the batch that the program has got last, if that is known
+        self.asks: Optional[Asks] = None  # who has fetched it, if that is a DataLoader with processes
+        self.horizon_of_given: Optional[Tuple[int, int]] = None  # the last round and slot of the epoch that a sampler is in
+        self.early = 0  # so many batches more are taken before the first of them is trained
         self.horizon: Optional[int] = None  # rounds of the training at the end of the epoch that a loader is in
         self.asked = False  # has the program a sampler, or read which slot comes next?
 
@@ -68,6 +104,36 @@ class Slots:
     def ends_epoch(self, rounds: int) -> bool:
         """Does the epoch that a loader is in end with the round after so many of the training?"""
         return self.horizon is not None and rounds + 1 >= self.horizon
+
+    def _after(self, n: int) -> Optional[Tuple[int, int]]:
+        """Round and slot n slots after the next one."""
+        if not self.mine:
+            return None
+        rounds, at = divmod(self.count + n, len(self.mine))
+        return self.trained + rounds, self.mine[at]
+
+    def check_given(self) -> None:
+        """A slot ends: raise if the program has another one's batch."""
+        given = self.given if self.asks is None else self.asks.given()
+        if given is None:
+            return
+        if given.ident != threading.get_ident():
+            raise PBoxInvalid(
+                f"thread '{given.thread}' fetches the batches, and '{threading.current_thread().name}' trains: both draw from the generators of this process, which each "
+                "batch seeds, so a forward pass would have random numbers of another slot. Fetch in the thread that trains, and beside it in processes: "
+                "num_workers=1 or more")
+        want = self._after(self.early)
+        if want == (given.round, given.slot):
+            return
+        last = self.horizon_of_given
+        if self.early and last == (given.round, given.slot) and want is not None and want > last:
+            return  # the epoch has no more to take
+        ahead = f", and {self.early} ahead (early=)" if self.early else ""
+        raise PBoxMismatch(
+            f"step() ends slot {self.next} of round {self.trained}{ahead}, and the last batch that was taken is that of slot {given.slot} of round {given.round}: the "
+            "model would be trained on some samples twice, and never on others. Each batch that is taken is stepped, in this order: a training that goes on skips nothing (the "
+            "loader begins where the training is), nothing shards the loader again (accelerate's prepare(), DistributedSampler), and nothing repeats what it gave (itertools.cycle). "
+            "A program that takes n batches ahead says sampler(..., early=n)")
 
     def prepare(self) -> None:
         """Random numbers of the next slot begin now."""
@@ -128,15 +194,17 @@ class Batch(List[int]):
     """The samples of one slot. Who fetches them, here or in a process of the DataLoader, begins with the
     slot's random numbers."""
 
-    def __init__(self, indices: Sequence[int], seed: int, slots: Optional[Slots] = None) -> None:
+    def __init__(self, indices: Sequence[int], seed: int, slots: Optional[Slots] = None, tag: Tuple[int, int] = (0, 0)) -> None:
         super().__init__(indices)
         self.seed = seed
         self._slots = slots
+        self.tag = tag  # round of the training, and slot
 
     def __iter__(self) -> Iterator[int]:
         seed_generators(self.seed)
         yield from list.__iter__(self)
         if self._slots is not None:
+            self._slots.given, self._slots.asks = Given.here(*self.tag), None
             # in the process that trains: dropout must not depend on what the fetching has drawn
             self._slots.prepare()
 
@@ -212,7 +280,7 @@ class SlotSampler(Sampler):
         begin = round * self.batch_size
         per_slot = min(self.batch_size, self.samples - begin) // self._slots.total
         at = begin + slot * per_slot
-        return Batch(order[at:at + per_slot].tolist(), derive(self.seed, "fetch", first + round, slot), slots)
+        return Batch(order[at:at + per_slot].tolist(), derive(self.seed, "fetch", first + round, slot), slots, (first + round, slot))
 
     def __iter__(self) -> "_Iterator":
         if not self._slots.mine:
@@ -233,6 +301,8 @@ class _Iterator:
         self._order = sampler.order(at // sampler.rounds)
         self._round, self._at = at % sampler.rounds, slots.count
         self._first = slots.trained - self._round  # round of the training in which the epoch began
+        self._sent: Dict[int, Tuple[int, int]] = {}  # what a DataLoader's processes fetch
+        slots.horizon_of_given = (self._first + sampler.rounds - 1, slots.mine[-1])
 
     def __iter__(self) -> "_Iterator":
         return self
@@ -240,16 +310,32 @@ class _Iterator:
     def __next__(self) -> Batch:
         # A DataLoader asks for one more batch each time that it returns one, be it at the end or not: that one
         # is trained next, whichever is asked for.
+        asks = self._who_asks()
         self._slots.prepare()
         s = self._sampler
         if self._round == s.rounds:
             raise StopIteration
         mine = self._slots.mine
         batch = s.batch(self._order, self._first, self._round, mine[self._at], self._slots)
+        if asks is not None:
+            self._sent[asks._send_idx] = batch.tag
         self._at += 1
         if self._at == len(mine):
             self._round, self._at = self._round + 1, 0
         return batch
+
+    def _who_asks(self) -> Any:
+        """The iterator of a DataLoader with processes, if that is who calls, be it through samplers of others that take from this one."""
+        frame: Any = sys._getframe(2)
+        for _ in range(12):
+            if frame is None:
+                break
+            it = frame.f_locals.get("self")
+            if isinstance(it, _MultiProcessingDataLoaderIter) and hasattr(it, "_send_idx") and hasattr(it, "_rcvd_idx"):
+                self._slots.asks = Asks(weakref.ref(it), self._sent, Given.here(0, 0))
+                return it
+            frame = frame.f_back
+        return None
 
 
 class _Ahead:
@@ -304,6 +390,7 @@ class SlotLoader:
         first, order = s._begin + epoch * s.rounds, s.order(epoch)
         slots.horizon = first + s.rounds
         ahead, fetched = _Ahead(s, slots, order, first), None
+        before: Optional[Tuple[int, int]] = None
         if self._options.get("num_workers", 0) > 0:
             fetched = iter(DataLoader(self.dataset, batch_sampler=ahead, **self._options))
         while s.epoch == epoch:
@@ -312,6 +399,12 @@ class SlotLoader:
                 continue
             t._goes_on()
             want = (slots.trained, slots.next)
+            if want == before and slots.given is not None:
+                raise PBoxMismatch(
+                    f"the batch of slot {want[1]} of round {want[0]} was taken from loader(), no step() has ended that slot, and the next one is taken: the model would be trained on "
+                    "its samples twice, and never on others. Each batch is stepped before the next one is taken: leave none out (the loader begins where the "
+                    "training is), and take none ahead; what fetches beside the training are processes (num_workers=)")
+            before = want
             batch, found = None, False
             while fetched is not None and want in ahead.tags and not found:
                 found = ahead.tags.popleft() == want
@@ -319,6 +412,7 @@ class SlotLoader:
             if not found:
                 batch = self._fetch(s.batch(order, first, want[0] - first, want[1]))
             slots.prepare()
+            slots.given, slots.asks = Given.here(*want), None
             yield batch
 
     def _fetch(self, indices: Batch) -> Any:
@@ -347,6 +441,7 @@ class SlotTraining:
     def _begin_slot(self) -> None:
         """A step() ends a slot: raise if it is of a round that began with other hyper-parameters."""
         assert self._slots is not None
+        self._slots.check_given()
         now = [{k: g[k] for k in self.defaults if k in g} for g in self.param_groups]
         if self._slots.count == 0 or not self._of_round:
             self._of_round = copy.deepcopy(now)
@@ -359,17 +454,20 @@ class SlotTraining:
                         f"has one value, and ends with slot {self._slots.mine[-1]} here. Call scheduler.step() once a "
                         "round: `if optimiser.round_ended: scheduler.step()`")
 
-    def sampler(self, dataset: Any, batch_size: int, seed: int = 0, drop_last: bool = True) -> SlotSampler:
+    def sampler(self, dataset: Any, batch_size: int, seed: int = 0, drop_last: bool = True, early: int = 0) -> SlotSampler:
         """A batch_sampler for torch's DataLoader: the micro-batches of the slots that this worker
         computes. From now on random numbers are a function of (seed, round, slot) as well.
 
         batch_size   samples of a whole round; each slot gets an equal part
         drop_last    False: the last round of an epoch is what is left, if it can be shared equally
+        early        the program takes so many batches more before it trains the first of them (to copy them to a GPU, say); step() compares what was
+                     taken last with the slot that it ends
         """
         if self._stale is not None:
             raise PBoxInvalid("sampler() does not see which parameters a slot is computed on, as ahead= needs it: take optimiser.loader()")
         if getattr(self, "_steals", False):
             raise PBoxInvalid("sampler() gives batches before it is known whose slots they are, as steal=True needs it: take optimiser.loader()")
+        self._with_slots("sampler()").early = _checks.whole(early, "early", 1 << 20)
         return self._sampler(dataset, batch_size, seed, drop_last)
 
     def _sampler(self, dataset: Any, batch_size: int, seed: int, drop_last: bool) -> SlotSampler:

@@ -259,12 +259,16 @@ struct waiting {
 	uint64_t last;            /* up to here */
 	uint64_t next_ask, timeout;
 	uint64_t refused; /* ns: the missing worker is known to be; 0: it is not */
+	uint64_t moved;   /* bytes of the operation that were through when last looked */
 	bool exact;       /* the call has its own time-out */
 };
 void waiting_begin(const struct pbox_client *c, struct waiting *w, unsigned timeout_ms);
 /** To be called at next_ask. True: the missing worker has left @p left_ms ago or more, or was refused: the wait is in vain. */
 bool waiting_ask(struct pbox_client *c, struct waiting *w, const struct pbox_worker_wait *f,
 	unsigned left_ms);
+/** Of an operation of so many bytes some are left now: what has gone since the last look extends the time-out of the configuration, by
+ * as much in all as all of them take at 1 Mbit/s. */
+void waiting_progress(struct waiting *w, uint64_t bytes, uint64_t left, uint64_t now);
 double waiting_seconds(const struct waiting *w);
 /** Append what the box knows of a worker; any thread but the progress thread. */
 void waiting_member_text(struct pbox_client *c, unsigned worker, char *text, size_t cap);

@@ -34,14 +34,23 @@ op_result(struct pbox_client *c, struct op *op, struct pbox_client_error *err)
 
 /** What the operation (0: the oldest one) waits for, and what the box knows of the missing worker. */
 static void
-why_text(struct pbox_client *c, pbox_client_handle handle, char *text, size_t cap)
+why_text(struct pbox_client *c, pbox_client_handle handle, double seconds, char *text, size_t cap)
 {
 	struct waiting_why w = {.handle = handle};
+	uint64_t moved;
 
 	waiting_why(c, &w);
 	if (w.on.missing >= 0)
 		waiting_member_text(c, (unsigned)w.on.missing, w.text, sizeof(w.text));
 	text[0] = 0;
+	moved = w.on.bytes - w.on.left;
+	if (moved > 0 && w.on.left > 0)
+		pbox_text_add(text, cap, "%.3g of %.3g MB are through", (double)moved / 1e6,
+			(double)w.on.bytes / 1e6);
+	if (moved > 0 && w.on.left > 0 && seconds > 0)
+		pbox_text_add(text, cap, " (%.2g Mbit/s)", (double)moved * 8e-6 / seconds);
+	if (moved > 0 && w.on.left > 0)
+		pbox_text_add(text, cap, "; ");
 	pbox_text_add(text, cap, "%s", w.text[0] != 0 ? w.text : "nothing");
 }
 
@@ -52,6 +61,7 @@ ask_on(struct pbox_client *c, pbox_client_handle handle, struct waiting *w)
 	struct waiting_why why = {.handle = handle};
 
 	waiting_why(c, &why);
+	waiting_progress(w, why.on.bytes, why.on.left, client_clock_ns());
 	/* with policy reassign nobody waits for one that has left, but a restarted box, and that for a while only (R15.8a) */
 	return waiting_ask(
 		c, w, &why.on, c->conf.policy == PBOX_POLICY_REASSIGN ? UINT_MAX : c->conf.left_ms);
@@ -65,7 +75,7 @@ wait_ends(struct pbox_client *c, pbox_client_handle handle, const struct waiting
 	double s = w->exact && !left ? (double)w->timeout / NS_PER_S : waiting_seconds(w);
 
 	if (err != NULL)
-		why_text(c, handle, text, sizeof(text));
+		why_text(c, handle, waiting_seconds(w), text, sizeof(text));
 	return pbox_client_fail(err, PBOX_C_DEADLINE,
 		left ? "given up after %.1f s, as a worker has left or was refused: %.440s"
 		     : "not complete after %.1f s: %.440s",
@@ -244,7 +254,7 @@ pbox_client_why(struct pbox_client *c, char *text, size_t cap, struct pbox_clien
 
 	if (rc != 0)
 		return rc;
-	why_text(c, 0, text, cap);
+	why_text(c, 0, 0, text, cap);
 	client_leave(c);
 	return 0;
 }

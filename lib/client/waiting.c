@@ -128,6 +128,23 @@ waiting_ask(struct pbox_client *c, struct waiting *w, const struct pbox_worker_w
 	       f->answered_ns > heard + AFTER_END;
 }
 
+/* ns that a byte takes on the slowest link that is waited for. */
+#define SLOWEST 8000
+
+void
+waiting_progress(struct waiting *w, uint64_t bytes, uint64_t left, uint64_t now)
+{
+	uint64_t most = w->began + w->timeout + bytes * SLOWEST, until = now + w->timeout;
+
+	if (w->exact || left > bytes || bytes - left <= w->moved)
+		return;
+	w->moved = bytes - left;
+	if (until > most)
+		until = most;
+	if (until > w->deadline)
+		w->deadline = until;
+}
+
 double
 waiting_seconds(const struct waiting *w)
 {

@@ -329,6 +329,8 @@ struct pbox_worker_wait {
 	uint32_t chunk,
 		round; /**< of the fragment that waits; round 0: of none, and chunk is the table's number */
 	uint16_t frag;
+	uint64_t bytes,
+		left; /**< of the operation, in its format: all, and those that are not through; 0: not known */
 };
 /** Into @p text, which is empty when nothing is waited for. The worker probes soon. */
 void pbox_worker_why(struct pbox_worker *w, struct pbox_worker_op *op,

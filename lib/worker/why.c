@@ -109,7 +109,7 @@ why_flight(
 	loss_ask(ep, fl, w->now);
 	if (!fl->waited && (ep->asked_ns <= ep->last_rx || w->now - ep->asked_ns <= QUIET)) {
 		pbox_text_add(text, cap,
-			": the box answers, but not yet for this: its data core, or this host, is overloaded");
+			": the box answers, but not yet for this: its data core, this host, or the link between them is overloaded");
 		return -1;
 	}
 	if (!fl->waited || (ep->asked_ns > ep->last_rx && w->now - ep->asked_ns > QUIET))
@@ -148,6 +148,24 @@ is_left(const struct pbox_worker_table *t, const struct pbox_worker_entry *e, co
 	return e[(size_t)t->chunk[f->chunk].lane * e->op->n].left > 0;
 }
 
+/** What of an operation is through, piece by piece. */
+static void
+why_bytes(const struct pbox_worker_op *op, const struct pbox_worker_entry *e, const struct frag *f,
+	const struct piece *p, struct pbox_worker_wait *wait)
+{
+	const struct pbox_worker_table *t = op->table;
+	uint8_t format = op->kind == PBOX_CLIENT_PULL ? t->pull_format
+			 : op->kind == PBOX_CLIENT_PUSH || op->kind == PBOX_CLIENT_PUSHPULL
+				 ? t->push_format
+				 : PBOX_FMT_FP32;
+	uint64_t bytes = pbox_payload_bytes(format, p->elements);
+	bool earlier = p->entry != NULL && p->entry->op->order < op->order && is_left(t, e, f);
+
+	wait->bytes += bytes;
+	if ((p->entry != NULL && p->entry->op == op) || earlier)
+		wait->left += bytes;
+}
+
 static int
 why_op(struct pbox_worker *w, struct pbox_worker_op *op, struct pbox_worker_wait *wait, char *text,
 	size_t cap)
@@ -174,6 +192,7 @@ why_op(struct pbox_worker *w, struct pbox_worker_op *op, struct pbox_worker_wait
 			const struct frag *f = &t->frag[p->frag];
 			struct ep *fe = worker_endpoint(w, &t->chunk[f->chunk]);
 
+			why_bytes(op, e, f, p, wait);
 			if (p->entry == NULL || p->entry->op != op) {
 				if (p->entry != NULL && is_left(t, e, f) &&
 					p->entry->op->order < op->order)

@@ -256,7 +256,109 @@ test_slow_data_core(void)
 	fake_stop(b);
 }
 
+/* What goes extends the limit, by the time of all bytes at 1 Mbit/s in all. */
+static void
+test_progress(void)
+{
+	const uint64_t s = NS_PER_S, mb = 1000000; /* a MB takes 8 s */
+	struct waiting w = {
+		.began = 100 * s, .deadline = 110 * s, .last = 300 * s, .timeout = 10 * s};
+
+	waiting_progress(&w, 10 * mb, 10 * mb, 105 * s);
+	CU_ASSERT(w.deadline == 110 * s);
+	waiting_progress(&w, 10 * mb, 9 * mb, 108 * s);
+	CU_ASSERT(w.deadline == 118 * s);
+	waiting_progress(&w, 10 * mb, 9 * mb, 117 * s); /* nothing more has gone */
+	CU_ASSERT(w.deadline == 118 * s);
+	waiting_progress(&w, 10 * mb, 8 * mb, 185 * s);
+	CU_ASSERT(w.deadline == 190 * s); /* 10 s, and 80 s for the bytes */
+	waiting_progress(&w, 10 * mb, 1 * mb, 189 * s);
+	CU_ASSERT(w.deadline == 190 * s);
+	w = (struct waiting){
+		.began = 100 * s, .deadline = 110 * s, .timeout = 10 * s, .exact = true};
+	waiting_progress(&w, 10 * mb, 9 * mb, 108 * s);
+	CU_ASSERT(w.deadline == 110 * s);
+}
+
+#define HALF 60000
+struct pair {
+	const struct fake_box *b;
+	struct pbox_client *c[2];
+};
+
+static struct pbox_client *
+pair_open(const struct fake_box *b, int id)
+{
+	struct pbox_client_tensor tensor[2] = {{"first", HALF, 0}, {"second", HALF, 0}};
+	struct pbox_client_table t = {.size = sizeof(t),
+		.push_format = PBOX_FMT_FP32,
+		.pull_format = PBOX_FMT_FP32,
+		.n = 2,
+		.tensors = tensor};
+	struct pbox_client_conf conf = harness_conf(b, id, 2);
+	struct pbox_client_error e;
+	struct pbox_client *c = NULL;
+	uint32_t number;
+
+	if (pbox_client_open(&c, &conf, &e) != 0 ||
+		pbox_client_declare(c, &t, 120000, &number, &e) != 0)
+		fprintf(stderr, "%s\n", e.text);
+	return c;
+}
+
+static void *
+pair_second(void *arg)
+{
+	struct pair *p = arg;
+
+	p->c[1] = pair_open(p->b, 1);
+	return NULL;
+}
+
+/* The error says how much of an operation has gone. */
+static void
+test_bytes(void)
+{
+	static float v[2][2 * HALF];
+	struct fake_conf conf = {.workers = 2};
+	struct fake_box *b = fake_start(&conf);
+	struct pair p = {.b = b};
+	struct pbox_client_io io[2][2] = {{{0, v[0], v[0]}, {1, v[0] + HALF, v[0] + HALF}},
+		{{0, v[1], v[1]}, {1, v[1] + HALF, v[1] + HALF}}};
+	pbox_client_handle h, first, second;
+	struct waiting_why why = {0};
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, pair_second, &p);
+	p.c[0] = pair_open(b, 0);
+	pthread_join(thread, NULL);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(p.c[0]);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(p.c[1]);
+	CU_ASSERT_EQUAL(
+		pbox_client_submit(p.c[0], 0, PBOX_CLIENT_PUSHPULL, io[0], 2, 0, 1, &h, &err), 0);
+	CU_ASSERT_EQUAL(
+		pbox_client_submit(p.c[1], 0, PBOX_CLIENT_PUSHPULL, io[1], 1, 0, 1, &first, &err),
+		0);
+	CU_ASSERT_EQUAL(pbox_client_wait(p.c[0], h, 1500, &err), PBOX_C_DEADLINE);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, " of 0.48 MB are through ("));
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "missing worker 1"));
+	waiting_why(p.c[0], &why);
+	CU_ASSERT_EQUAL(why.on.bytes, 4 * 2 * HALF);
+	CU_ASSERT(why.on.left >= 4 * HALF && why.on.left < 4 * 2 * HALF);
+	CU_ASSERT_EQUAL(pbox_client_submit(
+				p.c[1], 0, PBOX_CLIENT_PUSHPULL, io[1] + 1, 1, 0, 1, &second, &err),
+		0);
+	CU_ASSERT_EQUAL(pbox_client_wait(p.c[0], h, 120000, &err), 0);
+	CU_ASSERT_EQUAL(pbox_client_wait(p.c[1], first, 120000, &err), 0);
+	CU_ASSERT_EQUAL(pbox_client_wait(p.c[1], second, 120000, &err), 0);
+	pbox_client_close(p.c[0]);
+	pbox_client_close(p.c[1]);
+	fake_stop(b);
+}
+
 const struct unit_test unit_tests[] = {
+	{"what goes extends the limit", test_progress},
+	{"how much has gone is said", test_bytes},
 	{"one that computes is waited for", test_alive},
 	{"not one that waits for this one", test_circle},
 	{"nor itself", test_itself},

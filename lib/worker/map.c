@@ -77,7 +77,7 @@ map_endpoint(const struct pbox_worker *w, const struct pbox_chunk_entry *e, uint
 {
 	*box = (uint8_t)(e->endpoint >> 8);
 	*endpoint = e->endpoint & 0xFF;
-	if (*box >= w->boxes)
+	if (*box >= w->boxes || *endpoint >= PBOX_MAX_ENDPOINTS)
 		return -1;
 	/* this worker may have had no session with a box that is out, or that the job has just taken in again */
 	return w->box[*box]->out || *endpoint == 0 || *endpoint < w->box[*box]->endpoints ? 0 : -1;

@@ -372,8 +372,9 @@ fx_control(struct fx_worker *w, enum pbox_type type, const void *payload, size_t
 	fx.request = PBOX_HDR_LEN + len;
 	pbox_registrar_rx(fx.registrar, &f, fx.now);
 	for (unsigned i = 0; i < fx.n_sent; i++) {
-		/* to another session (R4.6), or of a shard that knows of it */
-		if (fx.sent[i].hdr.type == PBOX_PING || fx.sent[i].hdr.type >= PBOX_FIRST_DATA_TYPE)
+		/* to another session (R4.6, R15.10), or of a shard that knows of it */
+		if (fx.sent[i].hdr.type == PBOX_PING || fx.sent[i].hdr.type == PBOX_TASK ||
+			fx.sent[i].hdr.type >= PBOX_FIRST_DATA_TYPE)
 			continue;
 		UNIT_EQ_U64(fx.sent[i].hdr.chunk, w->request);
 		if (w->token == 0 && fx.sent[i].hdr.type != PBOX_WELCOME) /* R4.7 */

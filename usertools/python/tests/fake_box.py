@@ -56,6 +56,7 @@ class Job:
     def __init__(self, workers, slots):
         self.workers, self.members, self.tables, self.declared = workers, {}, [], {}
         self.slots = slots or workers
+        self.past = {}  # by worker: the rounds of its last session
 
     def nodes(self, worker):
         """[(first slot, number of slots)] of a worker."""
@@ -252,6 +253,10 @@ class FakeLib:
             if t.key != Table(d, specs).key or len(t.specs) != len(specs):
                 return self._fail(err, -8, "tables differ")
             c.job.declared.setdefault(n, set()).add(c.worker)
+            for i in range(len(specs)):  # who comes back goes on with the others' rounds, or its own clock
+                begin = c.job.past.get(c.worker, {}).get((n, i), 0) if t.clock else t.version[i]
+                if begin:
+                    c.rounds[n, i] = begin
             self.cond.notify_all()
             end = time.monotonic() + (timeout or c.timeout) / 1000
             while len(c.job.declared[n]) < c.job.workers:
@@ -426,6 +431,7 @@ class FakeLib:
                     self._end(c, op, -13, "the client was closed")
             c.waiting.clear()
             c.job.members.pop(c.worker, None)
+            c.job.past[c.worker] = c.rounds
             if not c.job.members:
                 self.jobs = {n: j for n, j in self.jobs.items() if j is not c.job}
             self.cond.notify_all()

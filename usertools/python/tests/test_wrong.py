@@ -7,6 +7,7 @@ import array
 import contextlib
 import copy
 import itertools
+import logging
 import queue
 import threading
 import unittest
@@ -19,7 +20,7 @@ from torch.utils.data import DataLoader, Sampler, TensorDataset
 import pbox
 import pbox.torch
 from pbox import _lib
-from pbox.torch import _early, _model, reference
+from pbox.torch import _early, _model, _rates, reference
 from tests import workers
 from tests.test_torch import HERE, Case, FakeBucket, FakeDDP, Scaler
 
@@ -357,6 +358,155 @@ class Frozen(nn.Module):
 
     def bits(self):
         return [_model.bytes_of(t).tolist() for t in [*self.parameters(), *self.buffers()] if t is not self.large]
+
+
+class Schedules(Case):
+    """A worker that comes back, or goes by steps of its own, and whose schedule is another one."""
+
+    def setUp(self):
+        super().setUp()
+        _model._warned = True
+        patch = unittest.mock.patch.object(_rates, "EVERY", 0.0)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def back(self, come, rates=((1.0, 0.25),) * 2, follow=True):
+        """Two workers with policy shrink make 5 rounds; then worker 1 is another process, which come(optimiser) makes ready, and both make 4 more."""
+        done = threading.Barrier(2)
+
+        def make(w, again=False):
+            p = nn.Parameter(torch.zeros(2))
+            opt = pbox.torch.SGD([p], 1.0, worker=w, workers=2, policy="shrink", timeout=10.0, **HERE)
+            if not again:
+                opt.follow(torch.optim.lr_scheduler.StepLR(opt, 2, 0.5))
+            return p, opt
+
+        def steps(p, opt, n):
+            for _ in range(n):
+                p.grad = torch.ones(2)
+                opt.step()
+
+        def worker(w):
+            p, opt = make(w)
+            steps(p, opt, 5)
+            done.wait(20)
+            if w == 1:
+                opt.close()
+                p, opt = make(w, True)
+                self.assertTrue(opt._back)
+                come(opt)
+            done.wait(20)
+            try:
+                steps(p, opt, 4)
+            except pbox.PBoxError as e:
+                self.lib.left_text = "a worker has left"
+                return e
+            finally:
+                opt.close()
+            return p.tolist(), opt.param_groups[0]["lr"]
+        return workers.run(2, worker)
+
+    def test_with_follow(self):
+        want = -sum(0.5 ** (k // 2) for k in range(9))
+        for out in self.back(lambda opt: opt.follow(torch.optim.lr_scheduler.StepLR(opt, 2, 0.5))):
+            self.assertEqual(out, ([want] * 2, 0.5 ** 4))
+
+    def test_with_a_fresh_one(self):
+        left, e = self.back(lambda opt: torch.optim.lr_scheduler.StepLR(opt, 2, 0.5))
+        self.assertIsInstance(e, pbox.PBoxMismatch)
+        self.assertRegex(str(e), "worker 1 has come back to a running job, .* worker 0 has made round 5: lr of group 0=0.25 there and lr of group 0=1 here.*follow")
+        self.assertIsInstance(left, pbox.PBoxDeadline)
+        sets = [v for c, w, g, v in (c for c in self.lib.calls if c[0] == "set") if w == 1]
+        self.assertEqual([v["lr"] for v in sets], [1.0, 0.5, 0.25])
+
+    def test_with_slots(self):
+        """Nobody can read the job's values there: they stay as they are."""
+        def worker(w):
+            p = nn.Parameter(torch.zeros(2))
+            opt = pbox.torch.SGD([p], 0.25, worker=w, workers=2, policy="shrink", slots=2, **HERE)
+            p.grad = torch.ones(2)
+            opt.step()
+            meet.wait(20)
+            if w == 1:
+                opt.close()
+                p = nn.Parameter(torch.zeros(2))
+                opt = pbox.torch.SGD([p], 1.0, worker=w, workers=2, policy="shrink", slots=2, **HERE)
+            meet.wait(20)
+            for _ in range(2):
+                p.grad = torch.ones(2)
+                opt.step()
+                if w == 1:
+                    opt.param_groups[0]["lr"] = 50.0
+            opt.close()
+            return p.tolist()
+        meet = threading.Barrier(2)
+        with self.assertLogs("pbox", "WARNING") as log:
+            self.assertEqual(workers.run(2, worker), [[-0.75] * 2] * 2)
+        self.assertIn("leaves them to the others", " ".join(log.output))
+
+    def eager(self, w, lr, follow, n=2):
+        p = nn.Parameter(torch.zeros(2))
+        opt = pbox.torch.Eager(torch.optim.SGD([p], lr), staleness=None, resume=True, worker=w, workers=n, **HERE)
+        turn = torch.optim.lr_scheduler.StepLR(opt, 3, 0.1)
+        return p, opt, opt.follow(turn) if follow else turn
+
+    def test_eager_goes_on(self):
+        def run(p, opt, turn, follow, n):
+            for _ in range(n):
+                p.grad = torch.ones(2)
+                opt.step()
+                if not follow:
+                    turn.step()
+            return opt.param_groups[0]["lr"]
+        for follow in (True, False):
+            made = self.eager(0, 1.0, follow, 1)
+            run(*made, follow, 7)
+            self.lib.jobs["j"].members["another"] = type("", (), {"waiting": [], "job": self.lib.jobs["j"]})()  # the run goes on
+            made[1].close()
+            p, opt, turn = made = self.eager(0, 1.0, follow, 1)
+            self.assertEqual(opt.steps, 7)
+            self.assertAlmostEqual(run(*made, follow, 1), 0.01 if follow else 1.0)
+            opt.close()
+            self.lib.jobs.clear()
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "ReduceLROnPlateau"):
+            p, opt, _ = self.eager(0, 1.0, True, 1)
+            opt.follow(torch.optim.lr_scheduler.ReduceLROnPlateau(opt))
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "no last_epoch"):
+            opt.follow(torch.optim.lr_scheduler.ChainedScheduler([torch.optim.lr_scheduler.StepLR(opt, 3)]))
+
+    def test_eager_rates(self):
+        """50 times as high at one of three, or only later: said once, with both values and the step."""
+        for rates, late, text in (((0.1, 5.0, 0.1), 0, "worker 1 has made its step [0-7] with lr of group 0=5 there and lr of group 0=0.1 here, at worker [02]"),
+                                  ((0.1, 0.1, 0.1), 4, "worker 1 has made its step [4-7] with lr of group 0=0.7 there and lr of group 0=0.1 here, at worker [02]"),
+                                  ((0.1, 0.1, 0.1), 0, "")):
+            def worker(w):
+                p = nn.Parameter(torch.zeros(2))
+                opt = pbox.torch.Eager(torch.optim.SGD([p], rates[w]), staleness=None, worker=w, workers=3, **HERE)
+                for k in range(8):
+                    if late and k == late and w == 1:
+                        opt.param_groups[0]["lr"] = 0.7
+                    p.grad = torch.ones(2)
+                    opt.step()
+                    opt.state_dict()
+                    pbox.torch.all_reduce(torch.zeros(1), client=opt.client)
+                opt.close()
+            with self.assertLogs("pbox", "WARNING") as log:
+                logging.getLogger("pbox").warning("-")
+                workers.run(3, worker)
+            self.close_all()
+            said = [t for t in log.output if "has made its step" in t and "at worker 1:" not in t]
+            self.assertEqual(len(said), 2 if text else 0, log.output)
+            for t in said:
+                self.assertRegex(t, text)
+
+    def test_rows(self):
+        for said in (_rates.Said(0, ()), _rates.Said(70000, (0.1, -1e-300, 1e16, 0.0)), _rates.Said(2 ** 32 - 1, (float("inf"),) * 9)):
+            row = _rates._row(said)
+            self.assertTrue(all(0 <= x < 65537 for x in row))
+            self.assertEqual(_rates._said([float(x) for x in row]), said)
+            if said.values:
+                row[-1] ^= 1
+                self.assertIsNone(_rates._said(row))
 
 
 class Shards(Sampler):

@@ -18,7 +18,9 @@ from ..client import ANY_ROUND, BOUND_MAX, Client, Operation, Tensor
 from ..errors import PBoxDeadline, PBoxInvalid
 from . import _device, _finite, _layout, _model
 from ._content import content
+from ._rates import Rates, labelled
 from ._session import DECLARE_SECONDS, connect, paced
+from ._slots import check_schedule
 
 Staleness = Union[str, None, Callable[[Any], float]]
 
@@ -129,6 +131,7 @@ class Eager(torch.optim.Optimizer):
             self.table = self.client.declare(specs, mode="optimiser", op="sum", optimiser="add", discipline="clock",
                                              timeout=declare_timeout, first_round=first_round)
             self._others = _Others(self.client, declare_timeout, first_round) if staleness == "rel" else None
+            self._rates = None if self.client.workers == 1 else Rates(self.client, [n for n, _ in self._values()], declare_timeout, first_round)
             self._next = self._like_parameters()
             self._updates = [self._like_parameters() for _ in range(self._in_flight)]
             self._begin(declare_timeout)
@@ -140,6 +143,7 @@ class Eager(torch.optim.Optimizer):
         # pushes of this worker's number so far: of the process before this one, if it goes on for one
         self.steps: int = self.table.versions().own
         self.tau, self.factor = 0.0, 1.0
+        self._followers: List[Any] = []
         self._failed: Optional[Exception] = None
         self._update: Optional[List[torch.Tensor]] = None  # of a step that waits for its pull
         self._nothing: Optional[List[torch.Tensor]] = None
@@ -149,6 +153,25 @@ class Eager(torch.optim.Optimizer):
     def _bind(self) -> None:
         """The same groups and state as within: schedulers and loops may use either."""
         self.param_groups, self.state, self.defaults = self.inner.param_groups, self.inner.state, self.inner.defaults
+
+    def _values(self) -> List[Tuple[str, float]]:
+        return labelled(self.param_groups, self.inner.defaults)
+
+    def follow(self, schedule: Any) -> Any:
+        """A torch scheduler of this optimiser steps by itself from now on, once with each step of this worker's number: that of a process which
+        goes on for another one begins where that one was. Do not call its step(). Returns it."""
+        check_schedule(schedule)
+        # of a checkpoint of an earlier run, in which steps were counted too
+        self._followers.append((schedule, max(0, schedule.last_epoch - self.steps)))
+        self._catch_up()
+        return schedule
+
+    def _catch_up(self) -> None:
+        for s, before in self._followers:
+            while s.last_epoch < self.steps + before:
+                for o in (self, self.inner):
+                    setattr(o, "_opt_called", True)  # by the process before, and torch warns of a scheduler that steps first
+                s.step()
 
     def _list_parameters(self) -> List[Tensor]:
         self._all: List[torch.nn.Parameter] = []
@@ -333,8 +356,11 @@ class Eager(torch.optim.Optimizer):
             self._pushes.append(self.table.push(self._dense(self._update), factor=factor, pulls_ago=1, priority=1))
         self._pull = self.table.pull(self._dense(self._next), bound=self._bound)
         self._update = None
+        if self._rates is not None:
+            self._rates.exchange(self.steps, [v for _, v in self._values()])
         self.steps += 1
         self._remember()
+        self._catch_up()
 
     def give_way(self) -> bool:
         """A step of nothing, if its pull has come: this worker waits for others, whose pulls wait for its steps. False: not now."""
@@ -362,6 +388,8 @@ class Eager(torch.optim.Optimizer):
         self._pull.wait(timeout)
         if self._others is not None:
             self._others.drain(timeout)
+        if self._rates is not None:
+            self._rates.drain(timeout)
 
     def refresh(self, timeout: Optional[float] = None) -> None:
         """Take the newest parameters, as for an evaluation: after all workers have said that they are done they are the same for all."""

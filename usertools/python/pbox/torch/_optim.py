@@ -22,6 +22,7 @@ from . import _apart, _clip, _device, _finite, _layout, _model, _placed, _skip
 from ._agree import Agreement, Alone, Hypers
 from ._content import content
 from ._early import Early
+from ._rates import Rates
 from ._session import (DECLARE_SECONDS, between_rounds, check_slots, connect, goes_by_slots,
                        trains, trains_no_more)
 from ._model import ModelState
@@ -124,6 +125,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                  slots: Optional[int] = None, send_early: bool = False, ahead: float = 0.0, steal: bool = False,
                  model: Any = None, ignore: Sequence[str] = (), **options: Any) -> None:
         self._declared = False
+        self._base: Dict[int, int] = {}
         if not 0 <= _checks.real(clip_value, "clip_value") < math.inf:
             raise PBoxInvalid(f"clip_value is {clip_value}: needed is 0 (off) or more")
         defaults = dict(defaults, clip_value=clip_value)
@@ -190,6 +192,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             self._resumed = first_round > 0 and self.table.next_round == first_round > 1
             if not self._resumed and not self._is_newcomer:
                 self._share_parameters()
+            self._declare_rates(declare_timeout, first_round)
             self._compare_model(declare_timeout)
             if self._stale is not None:
                 self._stale.begins()
@@ -370,7 +373,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         """What the optimiser does not have of the model, too."""
         if self._model is None or self.client.workers == 1:
             return
-        back = self.client.policy == "shrink" and self.table.next_round > 1
+        back = self._back
         if self.client.policy != "reassign":
             self._model.meet(self.client, timeout, self._resumed or back, self._resumed)
         if self._is_newcomer or (back and not self._resumed):
@@ -410,6 +413,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         return values
 
     def _changes(self, hypers: Hypers) -> Hypers:
+        if self._silent:
+            return [{} for _ in hypers]
         absent = {"clip_value": 0.0, "steps": 0.0}
         return [{k: v for k, v in new.items() if old.get(k, absent.get(k)) != v}
                 for new, old in zip(hypers, self._sent)]
@@ -538,6 +543,71 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                 "optimiser; where all workers clamp or set weights between steps, call "
                 "push_parameters() after that")
         _layout.check_left_out(self._left_out)
+
+    # ---- coming back to a job with policy shrink
+
+    def _declare_rates(self, timeout: float, first_round: int) -> None:
+        """With policy shrink workers come back between rounds, which compare nothing: the job's hyper-parameters are read, or left alone."""
+        self._rates: Optional[Rates] = None
+        self._back = self.client.policy == "shrink" and self.client.workers > 1 and self.table.next_round > 1
+        self._silent = self._back and self._slots is not None
+        if self._silent:
+            _log.warning("this worker has come back to a job with policy='shrink' and slots, where nobody can read what the others' hyper-parameters are: it leaves "
+                         "them to the others, and its own are not sent")
+        elif self.client.policy == "shrink" and self.client.workers > 1 and self._slots is None:
+            self._rates = Rates(self.client, [f"{k} of group {g}" for g in range(len(self.param_groups)) for k in self._compared(g)], timeout,
+                                ANY_ROUND if self._back else first_round)
+        self._said_rates: List[float] = []
+
+    def _compared(self, g: int) -> Dict[str, float]:
+        return {k: v for k, v in self._hyper_values(g).items() if k != "steps"}
+
+    def _check_follow(self) -> None:
+        if self._rates is None:
+            super()._check_follow()
+
+    def _catch_up(self, less: int) -> None:
+        if self._slots is not None:
+            super()._catch_up(less)
+        elif self._followers and not self._back:
+            self._follow_to(self.table.next_round - 1)
+
+    def _follow_to(self, rounds: int) -> None:
+        """Without slots: schedulers that follow go by the rounds of this run."""
+        for s in self._followers:
+            if id(s) not in self._base:  # of a checkpoint of an earlier run, in which steps were counted too
+                self._base[id(s)] = 0 if self._back else max(0, s.last_epoch - rounds)
+            while s.last_epoch < rounds + self._base[id(s)]:
+                setattr(self, "_opt_called", True)
+                s.step()
+
+    def _meet_rates(self, timeout: Optional[float]) -> None:
+        """The first step of a worker that has come back: are its values those of the job?"""
+        if not self._back:
+            return
+        if self._rates is not None:
+            found = self._rates.latest(timeout)
+            if found is not None:
+                who, theirs = found
+                self._follow_to(theirs.step - 1)
+                text = self._rates.difference(self._rate_values(), theirs.values)
+                if text:
+                    raise PBoxMismatch(
+                        f"worker {self.client.worker} has come back to a running job, and its hyper-parameters are not those with which worker {who} has made round "
+                        f"{theirs.step}: {text} here. It would set them for all: give it the same values, and schedulers to optimiser.follow(), which brings them to "
+                        "where the training is")
+                self._sent = [self._hyper_values(g) for g in range(len(self.param_groups))]
+        self._back = False
+        if self._rates is not None:
+            self._follow_to(self.table.next_round - 1)
+
+    def _say_rates(self) -> None:
+        values = [] if self._rates is None else self._rate_values()
+        if self._rates is not None and values != self._said_rates and self._rates.say(self.table.next_round, values):
+            self._said_rates = values
+
+    def _rate_values(self) -> List[float]:
+        return [v for g in range(len(self.param_groups)) for v in self._compared(g).values()]
 
     # ---- coming to a running job
 
@@ -837,6 +907,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
 
     def _push_round(self, samples: int, scaler: Any = None) -> None:
         """Gradients are complete: push them, and wait."""
+        self._meet_rates(None)
         hypers = [self._hyper_values(g) for g in range(len(self.param_groups))]
         for g, group in enumerate(self.param_groups):
             self._check_group(g, group)
@@ -869,6 +940,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             self._agreement.begin(self._said(hypers), has, self._had, None if self._resumed else loaded, bool(self._inf))
 
         def tell(_timeout: Optional[float]) -> None:
+            self._say_rates()
             if any(changes):
                 try:
                     self._send_hypers(hypers, changes)

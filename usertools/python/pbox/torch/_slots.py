@@ -423,6 +423,15 @@ class SlotLoader:
         return batch
 
 
+def check_schedule(schedule: Any) -> None:
+    """Raise for what follow() cannot step by itself."""
+    if isinstance(schedule, torch.optim.lr_scheduler._LRScheduler) and not hasattr(schedule, "last_epoch"):
+        raise PBoxInvalid(f"follow() takes a scheduler that counts its steps, and a {type(schedule).__name__} has no last_epoch: give follow() each of those in it")
+    if not isinstance(schedule, torch.optim.lr_scheduler._LRScheduler) or isinstance(
+            schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        raise PBoxInvalid(f"follow() takes a scheduler whose step() has no arguments, and this is a {type(schedule).__name__}")
+
+
 class SlotTraining:
     """What optimisers with slots have in common, that of one process too."""
 
@@ -494,13 +503,14 @@ class SlotTraining:
     def follow(self, schedule: Any) -> Any:
         """A torch scheduler of this optimiser steps by itself from now on, once a round: also in rounds in which this worker has no slots,
         and up to where the training is, when this worker has come to a running job. Do not call its step(). Returns it."""
-        if not isinstance(schedule, torch.optim.lr_scheduler._LRScheduler) or isinstance(
-                schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
-            raise PBoxInvalid(f"follow() takes a scheduler whose step() has no arguments, and this is a {type(schedule).__name__}")
-        self._with_slots("follow()")
+        check_schedule(schedule)
+        self._check_follow()
         self._followers = [*self._followers, schedule]
         self._catch_up(1 if self._is_newcomer else 0)
         return schedule
+
+    def _check_follow(self) -> None:
+        self._with_slots("follow()")
 
     def _catch_up(self, less: int) -> None:
         """Schedulers that follow step to where the training is, less so many rounds."""

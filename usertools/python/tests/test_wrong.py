@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Sampler, TensorDataset
 import pbox
 import pbox.torch
 from pbox import _lib
-from pbox.torch import _early, _model, _rates, reference
+from pbox.torch import _alike, _early, _model, _rates, reference
 from tests import workers
 from tests.test_torch import HERE, Case, FakeBucket, FakeDDP, Scaler
 
@@ -507,6 +507,61 @@ class Schedules(Case):
             if said.values:
                 row[-1] ^= 1
                 self.assertIsNone(_rates._said(row))
+
+
+class ComputeAlike(Case):
+    """Whether the same slot can have the same bits at two workers."""
+
+    def said(self, change=None, data=None, rounds=2):
+        datasets = data or [TensorDataset(torch.arange(24.0))] * 2
+
+        def worker(w):
+            p = nn.Parameter(torch.zeros(1))
+            opt = pbox.torch.SGD([p], 1.0, slots=4, worker=w, workers=2, model=nn.ParameterList([p]), **HERE)
+            opt.sampler(datasets[w], 8, 5)
+            for _ in range(rounds * 2):
+                p.grad = torch.ones(1)
+                opt.step()
+            opt.close()
+
+        def mine(samples, device, real=_alike.Alike._mine):
+            values = list(real(samples, device))
+            if change is not None and threading.current_thread() is not first[0]:
+                values[change[0]] = change[1]
+            return tuple(values)
+        first = []
+
+        def first_of(w):
+            if w == 0:
+                first.append(threading.current_thread())
+            ready.wait(10)
+            worker(w)
+        ready = threading.Barrier(2)
+        with unittest.mock.patch.object(_alike.Alike, "_mine", staticmethod(mine)), self.assertLogs("pbox", "WARNING") as log:
+            logging.getLogger("pbox").warning("-")
+            workers.run(2, first_of)
+        self.close_all()
+        return [t for t in log.output if "do not compute alike" in t]
+
+    def test_each(self):
+        self.assertEqual(self.said(), [])
+        for change, text in (((0, "9.9.9"), r"\(torch: 9.9.9 at worker 1, 1\S+ at worker 0\)|\(torch: \S+ at worker 0, 9.9.9 at worker 1\)"),
+                             ((1, "64"), "threads: 64 at worker 1, .* at worker 0|threads: .* at worker 0, 64 at worker 1"),
+                             ((2, "AVX7"), "CPU path: AVX7 at worker 1|CPU path: .* at worker 0, AVX7 at worker 1")):
+            said = self.said(change)
+            self.assertEqual(len(said), 2)  # of each worker, in the first round alone
+            for t in said:
+                self.assertRegex(t, text)
+
+    def test_samples(self):
+        """As many, in another order; and the same ones."""
+        a, b = torch.randn(24, generator=torch.Generator().manual_seed(1)), {"x": 1, "y": [2.5, "z"]}
+        for data, differ in (([TensorDataset(a), TensorDataset(a.flip(0))], True), ([TensorDataset(a), TensorDataset(a.clone())], False),
+                             ([[dict(b, i=i) for i in range(24)], [dict(b, i=23 - i) for i in range(24)]], True)):
+            said = self.said(data=data)
+            self.assertEqual(len(said), 2 if differ else 0)
+            for t in said:
+                self.assertRegex(t, r"samples of the first round: \w+ at worker \d, \w+ at worker \d")
 
 
 class Shards(Sampler):

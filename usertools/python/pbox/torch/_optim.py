@@ -20,6 +20,7 @@ from ..client import ANY_ROUND, Client, Operation, Table, Tensor
 from ..errors import PBoxDeadline, PBoxError, PBoxInvalid, PBoxMismatch, PBoxMore, PBoxRefused, PBoxRunning
 from . import _apart, _clip, _device, _finite, _layout, _model, _placed, _skip
 from ._agree import Agreement, Alone, Hypers
+from ._alike import Alike
 from ._content import content
 from ._early import Early
 from ._rates import Rates
@@ -194,6 +195,12 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                 self._share_parameters()
             self._declare_rates(declare_timeout, first_round)
             self._compare_model(declare_timeout)
+            self._alike: Optional[Alike] = None
+            if self._slots is not None and self.client.workers > 1 and self.client.policy != "reassign":
+                late = self._resumed or self._back
+                alike = Alike(self.client, declare_timeout, ANY_ROUND if late else first_round)
+                self._alike = None if late else alike
+                self._slots.compares = not late
             if self._stale is not None:
                 self._stale.begins()
             self._discards = None if alone or local_backward else _skip.Discards(self._all)
@@ -968,7 +975,15 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             [give, begin, tell, push, compare, self._end]
         if self._may_go_ahead():
             self._todo[-1] = self._go_ahead
+        if self._alike is not None:
+            self._todo.insert(0, self._meet_alike)
         self.wait()
+
+    def _meet_alike(self, timeout: Optional[float]) -> None:
+        assert self._alike is not None and self._slots is not None
+        where = self._all[0].device
+        self._alike.meet(self._slots.order, torch.cuda.get_device_name(where) if where.type == "cuda" else where.type, timeout)
+        self._alike = None
 
     # ---- ahead=
 

@@ -25,6 +25,7 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from .. import _checks
 from ..errors import PBoxInvalid, PBoxMismatch
+from . import _alike
 from ._stale import Stale
 
 _log = logging.getLogger("pbox")
@@ -84,6 +85,8 @@ class Slots:
         self.seed: Optional[int] = None
         self.batch_size = self.samples = 0  # those of the sampler
         self._loaded: Dict[str, Any] = {}  # a state whose sampler has not been made yet
+        self.compares = False  # will workers compare their samples?
+        self.order = ""  # digest of the first round's
         self.given: Optional[Given] = None  # the batch that the program has got last, if that is known
         self.asks: Optional[Asks] = None  # who has fetched it, if that is a DataLoader with processes
         self.horizon_of_given: Optional[Tuple[int, int]] = None  # the last round and slot of the epoch that a sampler is in
@@ -241,7 +244,16 @@ class SlotSampler(Sampler):
         self.rounds = n // batch_size + (not drop_last and rest > 0)
         self._slots = slots
         self._begin = 0  # round of the training in which epoch 0 began, or would have
+        if slots.compares and not slots.order:
+            slots.order = self._digest(dataset)
         slots.sampled(seed, batch_size, n)
+
+    def _digest(self, dataset: Any) -> str:
+        seed_generators(derive(self.seed, "compare"))  # samples may be changed at random
+        try:
+            return _alike.digest_of_samples(dataset, self.order(0)[:self.batch_size].tolist())
+        except Exception as e:  # of the dataset: its own batches will say it
+            return type(e).__name__
 
     def __len__(self) -> int:
         """Of an epoch."""

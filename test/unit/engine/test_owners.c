@@ -475,11 +475,12 @@ test_plan(void)
 		UNIT_EQ_U64(fx_last()->hdr.prio, own[0].edition & 0xff);
 		report_work(0, round + 1, 0.25);
 		report_work(1, round + 1, 1);
-		fx_tick();
+		if (round > 6) /* a plan is looked for in ticks alone */
+			fx_tick();
 		ask_all(round + 1);
 		from = own[1].next_from;
 	}
-	CU_ASSERT_FATAL(from != 0);
+	CU_ASSERT_FATAL(from != 0 && round > 7);
 	CU_ASSERT(pbox_serial_diff(from, round - 1) >= 2);
 	UNIT_EQ_U64(own[0].next_from, from);
 	UNIT_EQ_U64(own[0].edition, edition + 1);
@@ -496,7 +497,6 @@ test_plan(void)
 	UNIT_EQ_U64(own[0].plan, 1);
 	UNIT_EQ_U64(own[0].next_from, 0);
 	CU_ASSERT(own[0].range[0].end > 8);
-	wrong(1, from, 8, 0);
 	whole_round(from);
 	whole_round(from + 1);
 	fx_end();

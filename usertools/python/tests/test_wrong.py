@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Sampler, TensorDataset
 import pbox
 import pbox.torch
 from pbox import _lib
-from pbox.torch import _alike, _early, _model, _rates, reference
+from pbox.torch import _alike, _content, _early, _model, _rates, reference
 from tests import workers
 from tests.test_torch import HERE, Case, FakeBucket, FakeDDP, Scaler
 
@@ -562,6 +562,56 @@ class ComputeAlike(Case):
             self.assertEqual(len(said), 2 if differ else 0)
             for t in said:
                 self.assertRegex(t, r"samples of the first round: \w+ at worker \d, \w+ at worker \d")
+
+
+class ByData(Case):
+    """p.data.mul_() leaves no trace but in the contents, and would be overwritten."""
+
+    def trained(self, change, steps=200, n=40):
+        """After how many steps is it found?"""
+        params = [nn.Parameter(torch.ones(i % 7 + 1)) for i in range(n)]
+        opt = pbox.torch.SGD(params, 1e-3, **ALONE)
+        for k in range(steps):
+            for p in params:
+                p.grad = torch.ones_like(p)
+            try:
+                opt.step()
+            except pbox.PBoxInvalid as e:
+                self.assertIn("was changed outside of step()" if n == 1 else "outside of step()", str(e))
+                return k
+            finally:
+                if k == steps - 1:
+                    opt.close()
+            change(k, params)
+        return None
+
+    def test_all(self):
+        """Whenever it happens: the next step."""
+        for when in (0, 5, 63, 70, 101):
+            for fn in (lambda p: p.data.mul_(0.5), lambda p: p.data.clamp_(-0.1, 0.1), lambda p: p.data.add_(1e-7)):
+                self.assertEqual(self.trained(lambda k, params: [fn(p) for p in params] if k == when else None), when + 1)
+
+    def test_one(self):
+        """One parameter, in each step: within the next ones."""
+        for i in (0, 17, 39):
+            found = self.trained(lambda k, params: params[i].data.mul_(0.999) if k >= 10 else None)
+            self.assertIsNotNone(found)
+            self.assertLessEqual(found, 10 + 17)
+        self.assertIsNone(self.trained(lambda k, params: None))
+
+    def test_contents(self):
+        """Each bit counts, at each place of a memory."""
+        flat = torch.arange(20.0)
+        for begin in (0, 1, 2, 3):
+            for n in (0, 1, 2, 3, 8, 9):
+                t = flat[begin:begin + n]
+                was = _content.of(t)
+                for i in range(n):
+                    for bit in (0, 22, 31):
+                        t.view(torch.int32)[i] ^= (1 << bit) if bit < 31 else -(1 << 31)
+                        self.assertNotEqual(_content.of(t), was)
+                        t.view(torch.int32)[i] ^= (1 << bit) if bit < 31 else -(1 << 31)
+                self.assertEqual(_content.of(t), was)
 
 
 class Shards(Sampler):

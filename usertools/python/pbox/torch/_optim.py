@@ -38,8 +38,8 @@ _log = logging.getLogger("pbox")
 _WIRE = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _SAMPLED = ("sample_mean", "weighted_mean")
 _HYPER_NAMES = ("lr", "momentum", "dampening", "weight_decay", "beta1", "beta2", "eps", "clip_value", "steps")  # ids 1 and on
-# all contents of the parameters are looked at in the first steps, and then every so often
-_LOOK_FIRST, _LOOK_EVERY = 4, 64
+# all contents of the parameters are looked at in the first steps, and then every so often; in each of the others one of these parts
+_LOOK_FIRST, _LOOK_EVERY, _LOOK_PARTS = 4, 64, 16
 
 
 class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
@@ -218,6 +218,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         self._failed: Optional[Exception] = None
         self._values: Optional[List[torch.Tensor]] = None  # of push_parameters
         self._todo: List[Callable[[Optional[float]], None]] = []
+        self._parts = self._divide_contents()
         self._remember()
         _clip.watch(self, self._all)
         if self._slots is not None:
@@ -507,8 +508,19 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
     def _remember(self) -> None:
         self._versions = [(p._version, p.data_ptr(), p.stride(), p.device) for p in self._all]
         look = self.rounds < _LOOK_FIRST or self.rounds % _LOOK_EVERY == 0
-        self._contents = [content(p.data, o) for p, o in zip(self._all, self._order)] \
-            if look else None
+        which = range(len(self._all)) if look else self._parts[self.rounds % len(self._parts)]
+        self._contents = {i: content(self._all[i].data, self._order[i]) for i in which}
+
+    def _divide_contents(self) -> List[List[int]]:
+        """Parts of about as many elements, of whole parameters: what changes all of them is seen in the next step."""
+        total, at = sum(p.numel() for p in self._all), 0
+        parts: List[List[int]] = [[]]
+        for i, p in enumerate(self._all):
+            if parts[-1] and at >= len(parts) * total / _LOOK_PARTS:
+                parts.append([])
+            parts[-1].append(i)
+            at += p.numel()
+        return parts
 
     def _differ(self, suspects: Set[int]) -> List[int]:
         """Which of them differ from what the box has? EMA, for one, swaps parameters and swaps
@@ -539,9 +551,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                 moved |= p.data_ptr() != v[1]
         if moved:
             self._check_apart([t.name for t in self.table.tensors])
-        if self._contents is not None:  # p.data.clamp_() leaves no other trace
-            suspects.update(i for i, (p, o, c) in enumerate(
-                zip(self._all, self._order, self._contents)) if content(p.data, o) != c)
+        # p.data.clamp_() leaves no other trace
+        suspects.update(i for i, c in self._contents.items() if content(self._all[i].data, self._order[i]) != c)
         changed = self._differ(suspects)
         if changed:
             raise PBoxInvalid(

@@ -337,9 +337,8 @@ homes_question(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox
 	reply_homes(r, f, job, t, m, true);
 }
 
-/* Has this box forgotten the job's maps, for it was started again? */
-static bool
-homes_forgotten(const struct pbox_job *job)
+bool
+registrar_homes_forgotten(const struct pbox_job *job)
 {
 	for (uint32_t i = 0; i < job->n_tables; i++)
 		if (job->table[i]->restored)
@@ -354,10 +353,10 @@ homes_may_be(const struct pbox_job *job, uint16_t epoch, uint16_t known)
 {
 	const struct homes *h = homes_of(job);
 
-	if (homes_forgotten(job) && !h->made)
+	if (registrar_homes_forgotten(job) && !h->made)
 		return (uint16_t)(epoch - PBOX_MAP_EPOCH) <= HOMES_HEARD;
 	return !epoch_is_later(epoch, known) ||
-	       (homes_forgotten(job) && epoch_is_later(h->first, epoch));
+	       (registrar_homes_forgotten(job) && epoch_is_later(h->first, epoch));
 }
 
 static bool
@@ -367,7 +366,7 @@ homes_are_mine(const struct pbox_job *job, const struct pbox_table *t, const str
 
 	for (unsigned i = 0; i < m->count; i++) {
 		const struct pbox_table_home *h = &t->plan[m->first + i];
-		bool decided = !homes_forgotten(job) ||
+		bool decided = !registrar_homes_forgotten(job) ||
 			       (own->made && !epoch_is_later(own->first, h->epoch));
 
 		if (!homes_may_be(job, m->home[i].epoch, h->epoch) ||

@@ -397,6 +397,8 @@ void registrar_homes_new(
 	struct pbox_registrar *r, struct pbox_job *job, uint16_t epoch, uint16_t out);
 /* Has this box made a map of the job since it was started? */
 bool registrar_homes_made(const struct pbox_job *job);
+/* Has this box forgotten the job's maps, for it was started again? A worker's session that was lost is no reason to think so. */
+bool registrar_homes_forgotten(const struct pbox_job *job);
 /* Have all workers with a session asked for the newest map? */
 bool registrar_homes_all_asked(const struct pbox_job *job);
 /** 0, or -EBUSY with err: some worker has ended a round with the box a short while ago. */

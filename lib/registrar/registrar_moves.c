@@ -68,9 +68,9 @@ may_move(const struct pbox_registrar *r, const struct pbox_job *job, bool lost,
 				i, job->name);
 	}
 	for (unsigned w = 0; w < job->workers; w++)
-		if (job->resumed && !registrar_homes_told(job, w))
+		if (registrar_homes_forgotten(job) && !registrar_homes_told(job, w))
 			return pbox_fail(err, EAGAIN,
-				"worker %u of job '%s' has not said yet which box has which chunk, after a restart of this one or a loss of its session: wait for it",
+				"worker %u of job '%s' has not said yet which box has which chunk, after a restart of this one: wait for it",
 				w, job->name);
 	return 0;
 }

@@ -249,6 +249,28 @@ test_the_first_box_again(void)
 	fx_end();
 }
 
+/* A worker that comes again, says that it has had the table, and never asks for a map: this box has forgotten nothing. */
+static void
+test_silent_restorer(void)
+{
+	struct fx_table t = reduce;
+
+	begin(0, &reduce);
+	CU_ASSERT_EQUAL(
+		pbox_registrar_kick(fx.registrar, 0, 1, "", fx.now, &(struct pbox_error){0}), 0);
+	fx_tick();
+	w[1] = (struct fx_worker){.job = "vision",
+		.worker = 1,
+		.workers = 2,
+		.number = pbox_registrar_job(fx.registrar, 0)->run.number,
+		.boxes = true};
+	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[1]));
+	t.flags = PBOX_DECLARE_RESTORE;
+	UNIT_EQ_U64(fx_declare(&w[1], 0, &t)->hdr.type, PBOX_DECLARED);
+	UNIT_EQ_U64(pbox_registrar_scale(fx.registrar, 0, 3, fx.now, &err), 4);
+	fx_end();
+}
+
 /* HOMES of chunks 1 to 11 by a map, restoring; the type of the answer. */
 static enum pbox_type
 shows(unsigned worker, uint16_t epoch, uint16_t home_epoch, uint8_t box)
@@ -478,6 +500,7 @@ const struct unit_test unit_tests[] = {
 	{"failover", test_failover},
 	{"a box that lives", test_a_box_that_lives},
 	{"the first box decides", test_the_first_box_decides},
+	{"one that never asks", test_silent_restorer},
 	{"epochs that are far away", test_far_epochs},
 	{"more maps than can be compared", test_many_maps},
 	{"who is out is learned", test_who_is_out_is_learned},

@@ -614,6 +614,52 @@ class ByData(Case):
                 self.assertEqual(_content.of(t), was)
 
 
+class Buffers(Case):
+    """sync_buffers makes the mean of what differs; a mean of equal ones may have other bits."""
+
+    def module(self, w, double=0.0):
+        m = nn.BatchNorm1d(3)
+        m.running_mean.fill_(w + 1.0)
+        m.register_buffer("mask", torch.full((4,), torch.finfo(torch.float32).min))
+        m.register_buffer("tenth", torch.tensor([0.1, -0.0, float("-inf"), 1e-45]))
+        m.register_buffer("narrow", torch.tensor([0.1], dtype=torch.bfloat16))
+        m.register_buffer("wide", torch.tensor([0.1 + double], dtype=torch.float64))
+        m.register_buffer("nothing", torch.zeros(0))
+        alias = torch.full((2,), float(w))
+        m.register_buffer("one", alias)
+        m.register_buffer("same", alias[:1])
+        return m
+
+    def test_equal_ones_stay(self):
+        def worker(w):
+            c = pbox.Client("box", "j", "s", w, 3)
+            m = self.module(w)
+            for _ in range(2):
+                pbox.torch.sync_buffers(m, client=c)
+            tables = len(self.lib.jobs["j"].tables)
+            pbox.torch.sync_buffers(m, client=c)
+            self.assertEqual(len(self.lib.jobs["j"].tables), tables)
+            c.close()
+            return m
+        for m in workers.run(3, worker):
+            want = self.module(0)
+            self.assertEqual((m.running_mean.tolist(), m.one.tolist(), m.same.tolist()), ([2.0] * 3, [1.0] * 2, [1.0]))
+            for name in ("mask", "tenth", "running_var", "narrow", "wide"):
+                self.assertEqual(_model.bytes_of(m.get_buffer(name)).tolist(), _model.bytes_of(want.get_buffer(name)).tolist(), name)
+
+    def test_names(self):
+        def worker(w):
+            c = pbox.Client("box", "j", "s", w, 3)
+            try:
+                pbox.torch.sync_buffers(nn.Sequential(self.module(w, float(w))), client=c)
+            except pbox.PBoxInvalid as e:
+                return str(e)
+            finally:
+                c.close()
+        for text in workers.run(3, worker):
+            self.assertRegex(text, r"buffer '0.wide' has dtype torch.float64, and differs between workers")
+
+
 class Shards(Sampler):
     """What trainers put around a batch_sampler: every second batch."""
 

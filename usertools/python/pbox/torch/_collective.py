@@ -11,6 +11,7 @@ from .. import _buffers
 from ..client import Client, Operation, Table, Tensor, check_op
 from ..errors import PBoxInvalid, PBoxMismatch
 from . import _apart, _device, _ranks
+from ._model import digest
 from ._session import Session, between_rounds, connect, current, keeps_pace, plain_op
 
 _HEAD = 9  # 1, and 8 bytes of a hash: all are equal if each sum is N times mine
@@ -156,18 +157,23 @@ def all_reduce(tensors: Union[torch.Tensor, Sequence[torch.Tensor]], op: str = "
     client    default: the session that register() or an optimiser opened
     async_op  return the operations (wait() for each) instead of waiting
     """
-    session = connect(client=client) if client is not None else current()
-    between_rounds(session.client, "all_reduce() or sync_buffers()")
     tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-    device = _device.of(tensors, lambda i: f"tensor {i}")
+    session = connect(client=client) if client is not None else current()
+    return _reduce(session, tensors, [f"tensor {i}" for i in range(len(tensors))], op, async_op, timeout)
+
+
+def _reduce(session: Session, tensors: List[torch.Tensor], names: Sequence[str], op: str, async_op: bool = False,
+            timeout: Optional[float] = None) -> Optional[List[Any]]:
+    between_rounds(session.client, "all_reduce() or sync_buffers()")
+    device = _device.of(tensors, lambda i: names[i])
     by_format: dict = {}
     for i, t in enumerate(tensors):
-        _buffers.check_torch(t, f"tensor {i}", host=False)
+        _buffers.check_torch(t, names[i], host=False)
         fmt = _buffers.format_of(t)
         if fmt is None:
-            raise PBoxInvalid(f"tensor {i} has dtype {t.dtype}: float32, bfloat16 or float16")
+            raise PBoxInvalid(f"{names[i]} has dtype {t.dtype}: float32, bfloat16 or float16")
         by_format.setdefault(fmt, []).append(t)
-    _apart.check(tensors, lambda i: f"tensor {i}", "Pass each memory once; of what shall be reduced apart pass a clone()")
+    _apart.check(tensors, lambda i: names[i], "Pass each memory once; of what shall be reduced apart pass a clone()")
     check_op(op)
     wire_op = plain_op(session.client, op)
     keys: List[Key] = [(op, fmt, tuple(t.numel() for t in by_format[fmt])) for fmt in sorted(by_format)]
@@ -179,18 +185,37 @@ def all_reduce(tensors: Union[torch.Tensor, Sequence[torch.Tensor]], op: str = "
     return None
 
 
+def _equal(session: Session, buffers: List[Tuple[str, torch.Tensor]]) -> List[bool]:
+    """Which have the same bits at all workers? All find the same: a bit that all have alike is in none of the sums, or in all."""
+    bits = [byte >> k & 1 for n, b in buffers for byte in digest(n, b) for k in range(8)]
+    sums = torch.tensor([1, *bits], dtype=torch.float32, device="cpu")
+    _reduce(session, [sums], ["digests of the buffers"], "sum")
+    of_each = sums[1:].reshape(len(buffers), -1)
+    return ((of_each == 0) | (of_each == sums[0])).all(1).tolist()
+
+
 def sync_buffers(module: torch.nn.Module, *, client: Optional[Client] = None) -> None:
     """Replace the floating-point buffers of a module (batch norm's running statistics) by their
-    mean over the workers. Integer buffers (its count of batches) are left alone: they are equal
-    on all workers that made the same number of steps."""
-    floats = [b for b in module.buffers() if b.is_floating_point()]
+    mean over the workers. Those that all workers have alike stay as they are, bit for bit (masks, constants). Integer buffers (its count of
+    batches) are left alone: they are equal on all workers that made the same number of steps."""
+    floats = [(n, b) for n, b in module.named_buffers() if b.is_floating_point() and b.numel() > 0]
     if not floats:
         return
     session = connect(client=client) if client is not None else current()
     _ranks.check_module(module, session.client.workers, session.ranks, session.client.job)
+    between_rounds(session.client, "sync_buffers()")
     with torch.no_grad():
-        dense = [b.detach().contiguous() for b in floats]
-        all_reduce(dense, "mean", client=client)
-        for b, d in zip(floats, dense):
-            if d.data_ptr() != b.data_ptr():
-                b.copy_(d)
+        equal = _equal(session, floats)
+        for (n, b), same in zip(floats, equal):
+            if not same and _buffers.format_of(b) is None:
+                raise PBoxInvalid(f"buffer '{n}' has dtype {b.dtype}, and differs between workers: float32, bfloat16 or float16 have a mean here; convert it (module.float()), "
+                                  "or set it alike")
+        # all of them, whichever differ: a table is made for each combination of sizes
+        which = [i for i, (_, b) in enumerate(floats) if _buffers.format_of(b) is not None]
+        if all(equal) or not which:
+            return
+        means = [floats[i][1].detach().clone(memory_format=torch.contiguous_format) for i in which]
+        _reduce(session, means, [f"buffer '{floats[i][0]}'" for i in which], "mean")
+        for i, mean in zip(which, means):
+            if not equal[i]:
+                floats[i][1].copy_(mean)

@@ -175,11 +175,21 @@ _PROTOTYPES = {
 }
 
 
+_BUNDLED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib", SONAME)  # usertools/mkwheel
+
+
+def of_wheel() -> bool:
+    """Is the library the one that came with this package, in a wheel?"""
+    return not os.environ.get("PBOX_CLIENT_LIB") and os.path.exists(_BUNDLED)
+
+
 def _candidates() -> List[str]:
-    """Where to look, in order: what the user says, what is installed, the checkout's build."""
+    """Where to look, in order: what the user says, what came with this package, what is installed, the checkout's build."""
     env = os.environ.get("PBOX_CLIENT_LIB")
     if env:
         return [env]
+    if of_wheel():
+        return [_BUNDLED]  # of the same release, which an installed one may not be
     found = [SONAME]
     root = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
     if os.path.exists(os.path.join(root, "lib", "client", "pbox_client.h")):

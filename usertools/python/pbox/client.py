@@ -644,6 +644,10 @@ class Client:
             transport = os.environ.get("PBOX_TRANSPORT", "")
             transport_args = os.environ.get("PBOX_TRANSPORT_ARGS", "")
         self._any_memory = transport in ("", "udp")
+        if transport == "dpdk" and _lib.of_wheel():
+            raise PBoxInvalid(
+                "transport is 'dpdk', which no wheel has. Install the Debian packages libpbox-client1 and libpbox-client-dpdk1 of the same "
+                f"release (usertools/mkdeb makes them), and set PBOX_CLIENT_LIB={_lib.SONAME}; or leave transport empty for kernel sockets")
         conf.keep_copies = int(keep_copies)
         conf.transport = _checks.text(transport, "transport") if transport else None
         conf.transport_args = _checks.text(transport_args, "transport_args") if transport_args else None

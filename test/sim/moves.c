@@ -15,7 +15,6 @@
  */
 
 #define HOMES    192        /* epochs of a chunk */
-#define MOST     200        /* maps that a first box makes, below what it may forget (R16.11) */
 #define AGAIN    (100 * MS) /* a command that cannot be done now */
 #define TRIES    20
 #define FAILOVER (SIM_COMMANDS + 0) /* commands that the death of a box needs */
@@ -27,6 +26,8 @@ struct sim_moves {
 	struct {
 		uint16_t epoch;
 		uint8_t box;
+		bool gone_by;  /* its fragments went on by it */
+		unsigned then; /* how often the first box had crashed */
 	} home[HOMES];
 	unsigned homes;
 	uint32_t made[SIM_BOXES]; /* latest version that the box had when it was the owner */
@@ -35,8 +36,6 @@ struct sim_moves {
 		uint32_t version;
 		bool have;
 	} told[SIM_WORKERS];
-	/* of the first fragment: maps of the job by commands to the first box, in its incarnation */
-	uint32_t maps, maps_of;
 };
 
 static struct sim_moves *
@@ -124,33 +123,12 @@ wanted(const struct sim *s, unsigned i, const struct sim_fragment *f, uint32_t c
 	}
 }
 
-/*
- * A chunk moves, by a map of its own. With workers that go by none of them, as a box does not answer, such maps may get lost with the first
- * box when all that have heard of them are started again: no operator gives hundreds of commands meanwhile.
- */
-static int
-move_one(struct sim *s, unsigned job, const struct pbox_job *k, unsigned table, uint32_t c,
-	unsigned box)
-{
-	struct sim_moves *first = moves_of(&s->job[job].fragment[0]);
-	struct pbox_error err = {0};
-	int ret;
-
-	if (first->maps_of != s->box->incarnation)
-		first->maps = 0;
-	first->maps_of = s->box->incarnation;
-	if (first->maps >= MOST)
-		return 0;
-	ret = s->code->registrar_move(s->box->registrar, k->id, table, c, c, box, s->now, &err);
-	first->maps += ret > 0;
-	return ret;
-}
-
 /* False: not now. */
 static bool
 move_table(struct sim *s, unsigned i, unsigned job, unsigned table, const struct pbox_job *k)
 {
 	uint32_t n = s->job[job].chunks[table];
+	struct pbox_error err = {0};
 
 	for (uint32_t c = 0; c < n; c++) {
 		const struct sim_fragment *f =
@@ -160,7 +138,8 @@ move_table(struct sim *s, unsigned i, unsigned job, unsigned table, const struct
 
 		if (box == s->sc.fleet)
 			continue;
-		ret = move_one(s, job, k, table, c, box);
+		ret = s->code->registrar_move(
+			s->box->registrar, k->id, table, c, c, box, s->now, &err);
 		if (ret == -EAGAIN)
 			return false;
 		if (ret > 0)
@@ -285,6 +264,16 @@ note_home(struct sim *s, struct sim_fragment *f, const struct pbox_home *h)
 	for (unsigned i = 0; i < m->homes; i++) {
 		if (m->home[i].epoch != h->epoch)
 			continue;
+		/*
+		 * Each chunk that moves by a command is a map of its own, and if all that have heard of more than 255 are started again a number
+		 * comes once more (R16.11). Operators do not give so many commands while nobody goes by any.
+		 */
+		if (m->home[i].box != h->box && !m->home[i].gone_by &&
+			m->home[i].then != s->boxes[0].generation) {
+			m->home[i].box = h->box;
+			m->home[i].then = s->boxes[0].generation;
+			return;
+		}
 		if (m->home[i].box != h->box)
 			sim_fail(s,
 				"by map %u chunk %x is at box %u, says box %u, and was at box %u",
@@ -300,6 +289,8 @@ note_home(struct sim *s, struct sim_fragment *f, const struct pbox_home *h)
 		return;
 	}
 	m->home[m->homes].epoch = h->epoch;
+	m->home[m->homes].gone_by = false;
+	m->home[m->homes].then = s->boxes[0].generation;
 	m->home[m->homes++].box = h->box;
 }
 
@@ -430,10 +421,12 @@ static void
 moved(struct sim *s, unsigned job, struct sim_fragment *f, uint16_t epoch, uint32_t base,
 	bool without)
 {
-	struct sim_moves *m = moves_of(f);
+	struct sim_moves *m = moves_of(f), *first = moves_of(sim_find(&s->job[job], f->chunk, 0));
 	bool more = rounds_has_more(s, job, f) && !without;
 	uint32_t most = 0, own;
 
+	for (unsigned i = 0; i < first->homes; i++)
+		first->home[i].gone_by |= first->home[i].epoch == epoch;
 	/* it may have been here all the time, and gone and come again by maps that no box was shown between */
 	own = f->box == s->box->number ? f->published : m->made[s->box->number];
 	for (unsigned w = 0; w < s->sc.job[job].workers && !s->failed; w++) {

@@ -342,6 +342,7 @@ on_tick(struct sim *s)
 	const struct sim_network_spec *net = &s->sc.net;
 	uint64_t patience =
 		net->target_loss + net->loss + net->bad_loss + net->corrupt > 0.5 ? SLOW : PATIENCE;
+	bool jobs;
 
 	if (s->box->up)
 		sim_box_tick(s);
@@ -363,11 +364,13 @@ on_tick(struct sim *s)
 		sim_fail(s, "nothing has moved at box %u for %u s; states:%s", s->box->number,
 			(unsigned)(patience / SEC), text);
 	}
-	if (s->box->unfinished == 0 && s->now - sim_progress(s) > patience)
+	jobs = s->box->up && s->code->registrar_jobs(s->box->registrar) > 0;
+	/* crashes that are to come keep the run going, too */
+	if (s->box->unfinished == 0 && (jobs || s->box->queued > SIM_CRASHES) &&
+		s->now - sim_progress(s) > patience)
 		sim_fail(s, "all workers are gone for %u s, and box %u still has jobs",
 			(unsigned)(patience / SEC), s->box->number);
-	if (s->box->unfinished > 0 || s->box->queued > 0 || (!s->box->up && !s->box->dead) ||
-		(s->box->up && s->code->registrar_jobs(s->box->registrar) > 0))
+	if (s->box->unfinished > 0 || s->box->queued > 0 || (!s->box->up && !s->box->dead) || jobs)
 		sim_at(s, s->now + TICK, SIM_TICK, 0, 0, NULL);
 }
 

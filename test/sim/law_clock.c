@@ -286,14 +286,34 @@ clock_pushed(struct sim *s, unsigned job, struct sim_fragment *f, const struct p
 			slowest(s, job, c));
 }
 
+/* After a restart of the box a table that nobody restores begins again, and no RESTORE_OK says so: those that had it are gone, before any had
+ * reported. */
+static void
+nobody_restores(struct sim *s, unsigned job, struct sim_fragment *f)
+{
+	const struct sim_part *j = sim_part(s, job);
+
+	if (s->box->generation == 0 || f->restored_in == s->box->incarnation)
+		return;
+	for (unsigned w = 0; w < workers_of(s, job); w++)
+		if (j->restorer[f->table][w] == j->token[w] && j->token[w] != 0)
+			return;
+	f->restored_in = s->box->incarnation;
+	sim_reference_forget(f);
+	f->published = 0;
+}
+
 static void
 clock_result(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_send *out)
 {
 	const struct pbox_declare *d = &sim_spec(&s->sc, job, f)->fixed;
-	struct clock *c = clock_of(s, job, f);
+	struct clock *c;
 	const struct pbox_hdr *h = &out->hdr;
 	uint8_t want[SIM_MTU], got[SIM_MTU];
 
+	if (h->round == 0)
+		nobody_restores(s, job, f);
+	c = clock_of(s, job, f);
 	if (h->worker >= workers_of(s, job))
 		return;
 	if (h->round == c->version + 1 &&

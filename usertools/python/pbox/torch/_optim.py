@@ -18,10 +18,9 @@ import torch
 from .. import _buffers, _checks, _lib
 from ..client import ANY_ROUND, Client, Operation, Table, Tensor
 from ..errors import PBoxDeadline, PBoxError, PBoxInvalid, PBoxMismatch, PBoxMore, PBoxRefused, PBoxRunning
-from . import _apart, _clip, _device, _finite, _layout, _model, _placed, _skip
+from . import _apart, _clip, _content, _device, _finite, _layout, _model, _placed, _skip
 from ._agree import Agreement, Alone, Hypers
 from ._alike import Alike
-from ._content import content
 from ._early import Early
 from ._rates import Rates
 from ._session import (DECLARE_SECONDS, between_rounds, check_slots, connect, goes_by_slots,
@@ -40,6 +39,7 @@ _SAMPLED = ("sample_mean", "weighted_mean")
 _HYPER_NAMES = ("lr", "momentum", "dampening", "weight_decay", "beta1", "beta2", "eps", "clip_value", "steps")  # ids 1 and on
 # all contents of the parameters are looked at in the first steps, and then every so often; in each of the others one of these parts
 _LOOK_FIRST, _LOOK_EVERY, _LOOK_PARTS = 4, 64, 16
+_LOOK_LEAST = 4096  # elements of a piece: reading fewer costs as much
 
 
 class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
@@ -218,7 +218,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         self._failed: Optional[Exception] = None
         self._values: Optional[List[torch.Tensor]] = None  # of push_parameters
         self._todo: List[Callable[[Optional[float]], None]] = []
-        self._parts = self._divide_contents()
+        self._pieces = self._divide_contents()
         self._remember()
         _clip.watch(self, self._all)
         if self._slots is not None:
@@ -508,19 +508,18 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
     def _remember(self) -> None:
         self._versions = [(p._version, p.data_ptr(), p.stride(), p.device) for p in self._all]
         look = self.rounds < _LOOK_FIRST or self.rounds % _LOOK_EVERY == 0
-        which = range(len(self._all)) if look else self._parts[self.rounds % len(self._parts)]
-        self._contents = {i: content(self._all[i].data, self._order[i]) for i in which}
+        pieces = self._pieces if look else self._pieces[self.rounds % min(_LOOK_PARTS, max(1, len(self._pieces)))::_LOOK_PARTS]
+        self._contents = {piece: self._content(*piece) for piece in pieces}
 
-    def _divide_contents(self) -> List[List[int]]:
-        """Parts of about as many elements, of whole parameters: what changes all of them is seen in the next step."""
-        total, at = sum(p.numel() for p in self._all), 0
-        parts: List[List[int]] = [[]]
-        for i, p in enumerate(self._all):
-            if parts[-1] and at >= len(parts) * total / _LOOK_PARTS:
-                parts.append([])
-            parts[-1].append(i)
-            at += p.numel()
-        return parts
+    def _content(self, i: int, first: int, end: int) -> int:
+        flat = _layout.dense(self._all[i].data, self._order[i]).reshape(-1)
+        return _content.of(flat[first:end])
+
+    def _divide_contents(self) -> List[Tuple[int, int, int]]:
+        """All parameters in pieces (parameter, first element, end): each sixteenth of these has about as many elements, and what changes all of
+        the parameters is seen in the next step."""
+        size = max(_LOOK_LEAST, sum(p.numel() for p in self._all) // (4 * _LOOK_PARTS))
+        return [(i, at, min(at + size, p.numel())) for i, p in enumerate(self._all) for at in range(0, p.numel(), size)]
 
     def _differ(self, suspects: Set[int]) -> List[int]:
         """Which of them differ from what the box has? EMA, for one, swaps parameters and swaps
@@ -552,7 +551,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         if moved:
             self._check_apart([t.name for t in self.table.tensors])
         # p.data.clamp_() leaves no other trace
-        suspects.update(i for i, c in self._contents.items() if content(self._all[i].data, self._order[i]) != c)
+        suspects.update(piece[0] for piece, c in self._contents.items() if self._content(*piece) != c)
         changed = self._differ(suspects)
         if changed:
             raise PBoxInvalid(

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-/* Whether the map that etcd has is the one of before. An etcd that was restored from a snapshot counts epochs and revisions again. */
+/* Whether the map that etcd has is the one that was seen last. An etcd that was restored from a snapshot counts epochs and revisions again. */
 
 #include <errno.h>
 #include <inttypes.h>

@@ -540,12 +540,11 @@ has_shown(const struct pbox_job *job, unsigned w)
 }
 
 void
-pbox_registrar_view_moving(
+registrar_homes_moving(
 	const struct pbox_registrar *r, const struct pbox_job *job, struct pbox_moving_view *out)
 {
 	*out = (struct pbox_moving_view){
 		.epoch = job->map_epoch,
-		.more = registrar_moves_left(job),
 		.busy = homes_of(job)->mails > 0,
 	};
 	for (unsigned w = 0; w < job->workers; w++)

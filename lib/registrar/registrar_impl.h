@@ -404,8 +404,9 @@ bool registrar_homes_all_asked(const struct pbox_job *job);
 /** 0, or -EBUSY with err: some worker has ended a round with the box a short while ago. */
 int registrar_times_lives(const struct pbox_registrar *r, const struct pbox_job *job, unsigned box,
 	struct pbox_error *err);
-/** A command of the operator has more chunks to move. */
-bool registrar_moves_left(const struct pbox_job *job);
+/** All of the view but `more`. */
+void registrar_homes_moving(
+	const struct pbox_registrar *r, const struct pbox_job *job, struct pbox_moving_view *out);
 /* Has the worker asked for the map, or shown all that it knew? */
 bool registrar_homes_told(const struct pbox_job *job, unsigned worker);
 

@@ -35,10 +35,12 @@ moves_of(const struct pbox_job *job)
 	return registrar_job_state(job, PART_moves);
 }
 
-bool
-registrar_moves_left(const struct pbox_job *job)
+void
+pbox_registrar_view_moving(
+	const struct pbox_registrar *r, const struct pbox_job *job, struct pbox_moving_view *out)
 {
-	return moves_of(job)->left;
+	registrar_homes_moving(r, job, out);
+	out->more = moves_of(job)->left;
 }
 
 /* May chunks of the job move now? After the loss of a box tables that are not mapped yet may be waiting for just that. */

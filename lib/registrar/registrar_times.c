@@ -68,7 +68,7 @@ have_room(struct pbox_job *job)
 	return k->of != NULL;
 }
 
-/* Of growth alone: what this box is told first may be long ago. */
+/* Of growth alone: what this box hears first may be long ago. */
 static void
 note_heard(struct pbox_registrar *r, struct job_times *k, unsigned worker,
 	const struct pbox_stats_msg *m)

@@ -1023,7 +1023,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         slots, stale = self._slots, self._stale
         assert slots is not None and stale is not None
         if self._failed is None and not self._todo and not stale.waits and slots.mine and slots.count == len(slots.mine):
-            self._begin_slot()
+            self._check_hypers()
             self._refuse_changed()
             with torch.no_grad():
                 self._push_round(1)

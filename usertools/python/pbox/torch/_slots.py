@@ -460,9 +460,13 @@ class SlotTraining:
         return self._slots
 
     def _begin_slot(self) -> None:
-        """A step() ends a slot: raise if it is of a round that began with other hyper-parameters."""
+        """A step() ends a slot: raise if its batch is another's, or if it is of a round that began with other hyper-parameters."""
         assert self._slots is not None
         self._slots.check_given()
+        self._check_hypers()
+
+    def _check_hypers(self) -> None:
+        assert self._slots is not None
         now = [{k: g[k] for k in self.defaults if k in g} for g in self.param_groups]
         if self._slots.count == 0 or not self._of_round:
             self._of_round = copy.deepcopy(now)

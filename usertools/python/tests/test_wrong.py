@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Sampler, TensorDataset
 import pbox
 import pbox.torch
 from pbox import _lib
-from pbox.torch import _alike, _content, _early, _model, _rates, reference
+from pbox.torch import _alike, _content, _early, _finite, _model, _rates, reference
 from tests import workers
 from tests.test_torch import HERE, Case, FakeBucket, FakeDDP, Scaler
 
@@ -152,6 +152,35 @@ class NotFinite(Case):
             opt.step()
             opt.close()
         self.assertEqual(p.tolist(), [-2.0] * 4)
+
+    def test_large(self):
+        """Rows of a large one, at once; one element of it within sixteen steps; all of a bias, whatever is beside it."""
+        n = 600
+        p, b = nn.Parameter(torch.zeros(n, n)), nn.Parameter(torch.zeros(n))
+        opt = pbox.torch.SGD([p, b], 1e-3, **ALONE)
+        hook = pbox.torch.register(FakeDDP(nn.ParameterDict({"p": p, "b": b})), client=opt.client)
+        for kind in ("row", "column", "bias"):
+            p.grad, b.grad = torch.ones(n, n), torch.ones(n)
+            if kind == "row":
+                p.grad[400:402] = float("nan")
+            elif kind == "column":
+                p.grad[:, 5:8] = float("inf")
+            else:
+                b.grad[n - 1] = float("nan")
+            self.refuses(opt.step, "gradient of 'group 0 parameter " + ("1" if kind == "bias" else "0"))
+            with self.assertLogs("pbox", "WARNING") as log:
+                hook._infinite = _finite.Told()
+                pbox.torch.hook(hook, FakeBucket([p, b])).wait()
+            self.assertIn(f"gradient of '{'b' if kind == 'bias' else 'p'}' has a NaN", log.output[0])
+        for at in ((0, 0), (n // 2, 7), (n - 1, n - 1)):
+            found = 0
+            for k in range(16):
+                p.grad, b.grad = torch.ones(n, n), torch.ones(n)
+                p.grad[at] = float("nan")
+                found += _finite.bad([p.grad], None, k) == [0]
+            self.assertGreaterEqual(found, 1)
+        self.assertEqual(_finite.bad([torch.full((1 << 17,), 3e38)], None, 1), [])
+        opt.close()
 
     def test_slots(self):
         p = nn.Parameter(torch.zeros(4))

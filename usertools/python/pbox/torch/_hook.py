@@ -175,8 +175,8 @@ class Hook:
 
         if b.wire is not buffer:
             b.wire.copy_(buffer)
-        if buffer.numel() > 0 and not self.joined and not (
-                _finite.is_finite(b.wire) if b.wire.dtype != torch.float16 else _finite.fits(buffer, b.wire.dtype)):
+        source = buffer if b.wire.dtype == torch.float16 else b.wire
+        if not self.joined and not b.looks.is_fine(source, self.rounds, b.wire.dtype):
             self._tell_infinite(b.table, [(place[1], b.wire[at:at + n]) for place, at, n in b.parts], it.number)
         op = b.table.submit_io(_lib.PUSHPULL, b.io, b.n, (b, buffer), priority=_priority(it.index), weight=weight)
         self._pushed += b.n
@@ -199,7 +199,7 @@ class Hook:
         priority = _priority(it.index)
 
         def submit(chunk: _staged.Chunk) -> Operation:
-            if not self.joined and not _finite.is_finite(chunk.host):
+            if not self.joined and not chunk.looks.is_fine(chunk.host, it.number):
                 self._tell_infinite(table, [(number, staged.host[at:at + n]) for number, at, n in chunk.tensors], it.number)
             op = table.submit_io(_lib.PUSHPULL, chunk.io, chunk.n, (staged, chunk), priority=priority, weight=weight)
             self._pushed += chunk.n
@@ -358,6 +358,7 @@ class _Bucket:
         _buffers.prefer_huge(self.wire.data_ptr(), self.wire.numel() * size)
         self.n = len(places)
         self.parts = [(place, (g.data_ptr() - buffer.data_ptr()) // old, g.numel()) for place, g in zip(places, grads)]
+        self.looks = _finite.Flat([(at, n) for _, at, n in self.parts])
         self.io = (_lib.Io * self.n)()
         for io, place, p, g in zip(self.io, places, params, grads):
             if p.numel() != g.numel() or place[0] is not self.table:

@@ -219,6 +219,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         self._values: Optional[List[torch.Tensor]] = None  # of push_parameters
         self._todo: List[Callable[[Optional[float]], None]] = []
         self._pieces = self._divide_contents()
+        self._looks = 0  # at gradients
         self._remember()
         _clip.watch(self, self._all)
         if self._slots is not None:
@@ -518,7 +519,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
     def _divide_contents(self) -> List[Tuple[int, int, int]]:
         """All parameters in pieces (parameter, first element, end): each sixteenth of these has about as many elements, and what changes all of
         the parameters is seen in the next step."""
-        size = max(_LOOK_LEAST, sum(p.numel() for p in self._all) // (4 * _LOOK_PARTS))
+        size = max(_LOOK_LEAST, sum(p.numel() for p in self._all) // _LOOK_PARTS + 1)
         return [(i, at, min(at + size, p.numel())) for i, p in enumerate(self._all) for at in range(0, p.numel(), size)]
 
     def _differ(self, suspects: Set[int]) -> List[int]:
@@ -688,7 +689,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
 
     def _refuse_infinite(self, grads: Sequence[Optional[torch.Tensor]]) -> None:
         """Raise for gradients that would be in everybody's parameters; a GradScaler has looked at them itself."""
-        found = [] if self._inf is not None else _finite.bad(grads, self._device)
+        self._looks += 1
+        found = [] if self._inf is not None else _finite.bad(grads, self._device, self._looks)
         if not found:
             return
         self._count_discards()

@@ -22,6 +22,7 @@ import torch
 from .. import _lib, _threads
 from ..client import Operation
 from ..errors import PBoxClosed, PBoxInvalid
+from . import _finite
 from ._device import Device, Memory, bytes_of
 
 CHUNK_BYTES = 4 << 20  # on the wire, at least, but for the last one
@@ -47,6 +48,7 @@ class Chunk:
         self.host = host[self.first:self.end]
         self.copied = device.event()
         self.tensors = tensors
+        self.looks = _finite.Flat([(at - self.first, n) for _, at, n in tensors])
         self.n = len(tensors)
         self.io = (_lib.Io * self.n)()
         for io, (number, at, _) in zip(self.io, tensors):

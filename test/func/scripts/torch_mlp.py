@@ -39,6 +39,7 @@ def main():
         model.eval()
         model(torch.randn(4, 20))  # of one rank alone, with gradients that nobody asks for
         model.train()
+    dist.barrier()  # others do not come to their first forward pass before
     optimiser = torch.optim.AdamW(model.parameters(), lr=0.01)
     torch.manual_seed(1 + dist.get_rank())
     for step in range(args.steps):

@@ -60,6 +60,16 @@ note_interrupts(struct pbox_port *p)
 		port_note(p, "no receive interrupts: its cores sleep instead");
 }
 
+/*
+ * net_failsafe says that it has receive interrupts, makes them with a service core, which a box has not, and does not survive the
+ * failure of a start without one (DPDK 22.11).
+ */
+static bool
+has_interrupts(const struct rte_eth_dev_info *info)
+{
+	return strcmp(info->driver_name, "net_failsafe") != 0;
+}
+
 /* Configure. Interrupts, and more than one queue, are asked for and done without: a bond says it has
  * queues that its slaves do not have. */
 static int
@@ -69,7 +79,9 @@ configure(struct pbox_port *p, const struct rte_eth_dev_info *info, struct rte_e
 	unsigned wanted = p->n_queues;
 	int ret;
 
-	p->rx_intr = p->conf.rx_intr != PBOX_PORT_INTR_NONE;
+	p->rx_intr = p->conf.rx_intr != PBOX_PORT_INTR_NONE && has_interrupts(info);
+	if (!has_interrupts(info))
+		note_interrupts(p);
 	ret = try_configure(p, info, c);
 	if (ret != 0 && p->rx_intr) {
 		p->rx_intr = false;

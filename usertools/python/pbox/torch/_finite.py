@@ -6,7 +6,7 @@ A sum has a NaN or an infinity if one of its terms has, so one reading of a tens
 looked at element by element, since finite terms may overflow in it.
 
 Reading all gradients in each step would cost a percent or two of a step that waits for its network. So a large one is looked at in part before
-it is sent: a sixteenth of it, another one in each step, and elements in between. What makes a loss or an activation NaN makes whole rows of a gradient so,
+it is sent: a thirty-second part of it, another one in each step, and elements in between. What makes a loss or an activation NaN makes whole rows of a gradient so,
 and all of that of a bias; one element alone that passes is in the parameters then, and all that comes of them in the next step is NaN.
 """
 
@@ -20,7 +20,7 @@ _OWN = (torch.float32, torch.bfloat16)
 
 
 WHOLE = 1 << 16  # elements of what is looked at as a whole
-_PARTS, _STRIDE = 16, 1009
+_PARTS, _STRIDE = 32, 1009
 
 
 def parts(flat: torch.Tensor, turn: int) -> Sequence[torch.Tensor]:

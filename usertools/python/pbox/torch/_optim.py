@@ -38,7 +38,7 @@ _WIRE = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _SAMPLED = ("sample_mean", "weighted_mean")
 _HYPER_NAMES = ("lr", "momentum", "dampening", "weight_decay", "beta1", "beta2", "eps", "clip_value", "steps")  # ids 1 and on
 # all contents of the parameters are looked at in the first steps, and then every so often; in each of the others one of these parts
-_LOOK_FIRST, _LOOK_EVERY, _LOOK_PARTS = 4, 64, 16
+_LOOK_FIRST, _LOOK_EVERY, _LOOK_PARTS = 4, 64, 64
 _LOOK_LEAST = 4096  # elements of a piece: reading fewer costs as much
 
 
@@ -517,8 +517,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         return _content.of(flat[first:end])
 
     def _divide_contents(self) -> List[Tuple[int, int, int]]:
-        """All parameters in pieces (parameter, first element, end): each sixteenth of these has about as many elements, and what changes all of
-        the parameters is seen in the next step."""
+        """All parameters in pieces (parameter, first element, end): each of so many parts of these has about as many elements, and what changes all
+        of the parameters is seen in the next step."""
         size = max(_LOOK_LEAST, sum(p.numel() for p in self._all) // _LOOK_PARTS + 1)
         return [(i, at, min(at + size, p.numel())) for i, p in enumerate(self._all) for at in range(0, p.numel(), size)]
 

@@ -79,7 +79,7 @@ test_all_jobs(void)
 {
 	static const unsigned counts[] = {0, 1, 64, 65, 80, 120, AGENT_JOBS};
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
-	char dir[] = "/tmp/unit_agent_box.XXXXXX", path[96];
+	char dir[] = "/tmp/unit_agent_box.XXXXXX", path[64];
 	static struct box b = {.prefix = "p", .fd = -1};
 	struct pbox_error err = {0};
 	pthread_t thread;

@@ -487,16 +487,15 @@ find_windows(struct list *l, const struct pbox_job_view *job)
 static void
 find_stateless(struct list *l, const struct pbox_job_view *job)
 {
-	struct pbox_moving_view m;
+	uint32_t stateless = pbox_registrar_stateless(l->c->registrar, job->job);
 	struct health_finding *f;
 
-	pbox_registrar_view_moving(l->c->registrar, job->job, &m);
-	if (m.stateless == 0 || (f = findings_next(l, "state_lost", true)) == NULL)
+	if (stateless == 0 || (f = findings_next(l, "state_lost", true)) == NULL)
 		return;
 	snprintf(f->job, sizeof(f->job), "%s", job->name);
 	say(f, "a checkpoint has it; before a box is stopped 'pbox-ctl safe' there says whether it is needed",
 		"job '%s': %u fragments went on without what their optimiser had gathered: the box that had it was stopped or lost too early",
-		JOB(job), m.stateless);
+		JOB(job), stateless);
 }
 
 static void

@@ -86,7 +86,6 @@ static void
 add_job(struct pbox_control *c, const struct pbox_job_view *j, struct rte_tel_data *d)
 {
 	uint64_t v[JOB_STATS] = {0};
-	struct pbox_moving_view moving;
 	uint32_t round;
 
 	_Static_assert((int)JOB_WAITED_NS == (int)WORKER_WAITED_NS, "in the same order");
@@ -101,8 +100,7 @@ add_job(struct pbox_control *c, const struct pbox_job_view *j, struct rte_tel_da
 	v[JOB_WINDOW] = j->window;
 	v[JOB_ROUND] = pbox_registrar_job_round(c->registrar, j->job);
 	v[JOB_AGE_MS] = (pbox_dp_now(c->conf.dp) - j->begun_ns) / NS_PER_MS;
-	pbox_registrar_view_moving(c->registrar, j->job, &moving);
-	v[JOB_STATELESS] = moving.stateless;
+	v[JOB_STATELESS] = pbox_registrar_stateless(c->registrar, j->job);
 	reply_text(d, "name", "%s", j->name);
 	if (j->kept_ns != 0)
 		v[JOB_KEPT_MS] = (pbox_dp_now(c->conf.dp) - j->kept_ns) / NS_PER_MS;
@@ -114,20 +112,14 @@ add_job(struct pbox_control *c, const struct pbox_job_view *j, struct rte_tel_da
 	reply_values(d, PBOX_COUNTERS_JOB, v);
 }
 
+/* A page of jobs, each by add(). */
 static void
-on_jobs(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
+job_page(struct pbox_control *c, unsigned first, struct rte_tel_data *d,
+	void (*add)(struct pbox_control *c, const struct pbox_job_view *j, struct rte_tel_data *d))
 {
 	const struct pbox_job *job;
-	unsigned first = 0, i;
 
-	if (n > 0 && !params_number(word[0], PBOX_MAX_JOBS, &first)) {
-		reply_error(d, "FIRST is a number, what next was in the page before");
-		return;
-	}
-	rte_tel_data_add_dict_u64(d, "clock_ns", pbox_dp_now(c->conf.dp));
-	rte_tel_data_add_dict_u64(d, "jobs", pbox_registrar_jobs(c->registrar));
-	rte_tel_data_add_dict_int(d, "draining", pbox_registrar_draining(c->registrar));
-	for (i = first; (job = pbox_registrar_job(c->registrar, i)) != NULL; i++) {
+	for (unsigned i = first; (job = pbox_registrar_job(c->registrar, i)) != NULL; i++) {
 		struct pbox_job_view j;
 		struct rte_tel_data *e;
 
@@ -137,46 +129,60 @@ on_jobs(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_d
 		}
 		pbox_registrar_view_job(c->registrar, job, &j);
 		e = reply_dict();
-		add_job(c, &j, e);
+		add(c, &j, e);
 		reply_add_numbered(d, "job", j.id, e);
 	}
+}
+
+static bool
+first_job(int n, char word[][PARAM_SIZE], unsigned *first, struct rte_tel_data *d)
+{
+	if (n == 0 || params_number(word[0], PBOX_MAX_JOBS, first))
+		return true;
+	reply_error(d, "FIRST is a number, what next was in the page before");
+	return false;
+}
+
+static void
+on_jobs(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
+{
+	unsigned first = 0;
+
+	if (!first_job(n, word, &first, d))
+		return;
+	rte_tel_data_add_dict_u64(d, "clock_ns", pbox_dp_now(c->conf.dp));
+	rte_tel_data_add_dict_u64(d, "jobs", pbox_registrar_jobs(c->registrar));
+	rte_tel_data_add_dict_int(d, "draining", pbox_registrar_draining(c->registrar));
+	job_page(c, first, d, add_job);
+}
+
+static void
+add_moving(struct pbox_control *c, const struct pbox_job_view *j, struct rte_tel_data *d)
+{
+	struct pbox_moving_view m;
+
+	pbox_registrar_view_moving(c->registrar, j->job, &m);
+	reply_text(d, "name", "%s", j->name);
+	rte_tel_data_add_dict_u64(d, "map", m.epoch);
+	rte_tel_data_add_dict_u64(d, "here", m.here);
+	rte_tel_data_add_dict_u64(d, "planned", m.planned);
+	rte_tel_data_add_dict_u64(d, "restoring", m.restoring);
+	rte_tel_data_add_dict_u64(d, "needed", m.needed);
+	rte_tel_data_add_dict_u64(d, "unshown", m.unshown);
+	rte_tel_data_add_dict_u64(d, "stateless", m.stateless);
+	rte_tel_data_add_dict_u64(d, "more", m.more || m.busy);
 }
 
 /* What would be lost, or would wait, if the box stopped now; and how far moves are. */
 static void
 on_moving(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
 {
-	const struct pbox_job *job;
-	unsigned first = 0, i;
+	unsigned first = 0;
 
-	if (n > 0 && !params_number(word[0], PBOX_MAX_JOBS, &first)) {
-		reply_error(d, "FIRST is a number, what next was in the page before");
+	if (!first_job(n, word, &first, d))
 		return;
-	}
 	rte_tel_data_add_dict_u64(d, "jobs", pbox_registrar_jobs(c->registrar));
-	for (i = first; (job = pbox_registrar_job(c->registrar, i)) != NULL; i++) {
-		struct pbox_moving_view m;
-		struct pbox_job_view j;
-		struct rte_tel_data *e;
-
-		if (i == first + JOBS_PAGE) {
-			rte_tel_data_add_dict_u64(d, "next", i);
-			return;
-		}
-		pbox_registrar_view_job(c->registrar, job, &j);
-		pbox_registrar_view_moving(c->registrar, job, &m);
-		e = reply_dict();
-		reply_text(e, "name", "%s", j.name);
-		rte_tel_data_add_dict_u64(e, "map", m.epoch);
-		rte_tel_data_add_dict_u64(e, "here", m.here);
-		rte_tel_data_add_dict_u64(e, "planned", m.planned);
-		rte_tel_data_add_dict_u64(e, "restoring", m.restoring);
-		rte_tel_data_add_dict_u64(e, "needed", m.needed);
-		rte_tel_data_add_dict_u64(e, "unshown", m.unshown);
-		rte_tel_data_add_dict_u64(e, "stateless", m.stateless);
-		rte_tel_data_add_dict_u64(e, "more", m.more || m.busy);
-		reply_add_numbered(d, "job", j.id, e);
-	}
+	job_page(c, first, d, add_moving);
 }
 
 /* Only of one that has pushed to tables in clocks: most jobs have none, and the answer has a limit. */

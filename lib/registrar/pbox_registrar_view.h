@@ -72,6 +72,8 @@ struct pbox_moving_view {
 };
 void pbox_registrar_view_moving(
 	const struct pbox_registrar *r, const struct pbox_job *job, struct pbox_moving_view *out);
+/** Its `stateless` alone, without a look at each chunk. */
+uint32_t pbox_registrar_stateless(const struct pbox_registrar *r, const struct pbox_job *job);
 
 struct pbox_member_view {
 	const char *host;   /**< "": nobody has joined */

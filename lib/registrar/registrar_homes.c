@@ -551,22 +551,18 @@ registrar_homes_moving(
 		out->unshown += registrar_has_session(job, w) && !has_shown(job, w);
 	for (uint32_t k = 0; k < job->n_tables; k++) {
 		const struct pbox_job_table *jt = job->table[k];
+		struct pbox_shard_restoring restoring;
 
-		for (uint32_t i = 0; jt->built && jt->t.home != NULL && i < jt->t.n_chunks; i++) {
+		if (!jt->built)
+			continue;
+		for (uint32_t i = 0; jt->t.home != NULL && i < jt->t.n_chunks; i++) {
 			out->here += jt->t.home[i].box == jt->t.box;
 			out->planned += jt->t.plan[i].box == jt->t.box;
 		}
-		for (unsigned s = 0; jt->built && s < r->conf.n_shards; s++) {
-			const struct pbox_shard_table *st = pbox_shard_table_of(job->shard[s], k);
-			struct pbox_shard_restoring x;
-
-			if (st == NULL)
-				continue;
-			x = pbox_shard_table_restoring(st);
-			out->restoring += x.left;
-			out->needed += x.needed;
-			out->stateless += x.stateless;
-		}
+		restoring = registrar_restoring_of(r, job, k);
+		out->restoring += restoring.left;
+		out->needed += restoring.needed;
+		out->stateless += restoring.stateless;
 	}
 }
 

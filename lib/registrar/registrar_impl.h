@@ -224,6 +224,9 @@ struct pbox_job *registrar_find_job(const struct pbox_registrar *r, const char *
 bool registrar_is_any(const struct pbox_job_conf *conf);
 /* Has a table of the job been built? */
 bool registrar_has_built(const struct pbox_job *job);
+/** What all shards together have of a table. */
+struct pbox_shard_restoring registrar_restoring_of(
+	const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table);
 /* Is some table of a job still somebody else's? */
 bool registrar_loading(const struct pbox_job *job);
 

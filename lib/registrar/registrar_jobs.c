@@ -84,3 +84,34 @@ registrar_is_any(const struct pbox_job_conf *conf)
 {
 	return strcmp(conf->name, "*") == 0;
 }
+
+struct pbox_shard_restoring
+registrar_restoring_of(const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table)
+{
+	struct pbox_shard_restoring all = {0};
+
+	for (unsigned i = 0; i < r->conf.n_shards; i++) {
+		const struct pbox_shard_table *st = pbox_shard_table_of(job->shard[i], table);
+		struct pbox_shard_restoring x;
+
+		if (st == NULL)
+			continue;
+		x = pbox_shard_table_restoring(st);
+		all.left += x.left;
+		all.lost += x.lost;
+		all.needed += x.needed;
+		all.stateless += x.stateless;
+	}
+	return all;
+}
+
+uint32_t
+pbox_registrar_stateless(const struct pbox_registrar *r, const struct pbox_job *job)
+{
+	uint32_t n = 0;
+
+	for (uint32_t k = 0; k < job->n_tables; k++)
+		if (job->table[k]->built)
+			n += registrar_restoring_of(r, job, k).stateless;
+	return n;
+}

@@ -80,28 +80,13 @@ state_of(const struct pbox_job_table *jt)
 			       : PBOX_TABLE_MAPPED;
 }
 
-static void
-count_restoring(const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
-	struct pbox_table_view *out)
-{
-	for (unsigned i = 0; i < r->conf.n_shards; i++) {
-		const struct pbox_shard_table *st = pbox_shard_table_of(job->shard[i], table);
-		struct pbox_shard_restoring x;
-
-		if (st == NULL)
-			continue;
-		x = pbox_shard_table_restoring(st);
-		out->restoring += x.left;
-		out->lost += x.lost;
-	}
-}
-
 void
 pbox_registrar_view_table(const struct pbox_registrar *r, const struct pbox_job *job,
 	uint32_t table, struct pbox_table_view *out)
 {
 	const struct pbox_job_table *jt = job->table[table];
 	const struct pbox_table *t = &jt->t;
+	struct pbox_shard_restoring restoring;
 
 	*out = (struct pbox_table_view){
 		.state = state_of(jt),
@@ -122,7 +107,9 @@ pbox_registrar_view_table(const struct pbox_registrar *r, const struct pbox_job 
 	if (out->open && t->n_fragments > 0)
 		out->version = pbox_chunk_frag_version(pbox_table_own_chunk(t), 0);
 	out->round = pbox_registrar_round(r, job, table);
-	count_restoring(r, job, table, out);
+	restoring = registrar_restoring_of(r, job, table);
+	out->restoring = restoring.left;
+	out->lost = restoring.lost;
 }
 
 void

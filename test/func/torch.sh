@@ -10,7 +10,7 @@
 #   TORCH_IMAGES=1                      before the first one: most programs load Fashion-MNIST, which the server does for them
 #   torch_exec I torch_*.py ARGUMENT...    in the foreground, as worker_exec; what it prints comes at its end
 
-TORCH_SERVER='' TORCH_FOLDER=$RUN_DIR/.torch TORCH_ASK='' TORCH_ANSWER=''
+TORCH_FOLDER=$RUN_DIR/.torch TORCH_ASK='' TORCH_ANSWER=''
 declare -A TORCH_PIDS=() # what it has started
 
 torch_server() { # begins when it is needed first
@@ -19,8 +19,8 @@ torch_server() { # begins when it is needed first
 	PBOX_CLIENT_LIB=$(pbox_library) OMP_NUM_THREADS=1 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
 		PYTHONPATH=$TOP/usertools/python${PYTHONPATH:+:$PYTHONPATH} \
 		"$PYTHON" "$FUNC_DIR/torch_server.py" "$TORCH_FOLDER" ${TORCH_IMAGES:+images} >"$TORCH_FOLDER/log" 2>&1 </dev/null &
-	TORCH_SERVER=$!
-	TRACKED+=("$TORCH_SERVER")
+	PARENT=$!
+	TRACKED+=("$PARENT")
 }
 
 eval "process_start$(declare -f worker_start | sed '1s/^worker_start//')"
@@ -32,7 +32,7 @@ worker_start() {
 		return
 	}
 	shift 3
-	[[ -n $TORCH_SERVER ]] || torch_server || return
+	[[ -n $PARENT ]] || torch_server || return
 	{
 		printf '%s\0' "$NET-w$i" "$log" "$PWD" $# "$@"
 		worker_exec "$i" env -0
@@ -40,7 +40,7 @@ worker_start() {
 	} >&"$TORCH_ASK"
 	until read -rt 1 part <&"$TORCH_ANSWER"; do
 		line+=$part # the time may be over in the middle of a line
-		is_running "$TORCH_SERVER" || {
+		is_running "$PARENT" || {
 			not_ok "the process that has imported torch" "$(tail -n 5 "$TORCH_FOLDER/log")"
 			exit 1
 		}
@@ -59,27 +59,14 @@ torch_exec() {
 	return "$status"
 }
 
-# As in netns.sh, and children of the server, too
-is_running() {
-	local stat
-	{ read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 1
-	stat=${stat##*) }
-	[[ $stat == [!ZX]\ "$$ "* || $stat == [!ZX]\ "$BASHPID "* || (-n $TORCH_SERVER && $stat == [!ZX]\ "$TORCH_SERVER "*) ]]
-}
-
-await() {
-	local pid=$1 end=$((SECONDS + $2))
-	while is_running "$pid"; do
-		((SECONDS < end)) || return 124
-		nap 0.05
-	done
-	if [[ -z ${TORCH_PIDS[$pid]:-} ]]; then
-		wait "$pid"
+exit_status() {
+	if [[ -z ${TORCH_PIDS[$1]:-} ]]; then
+		wait "$1"
 		return
 	fi
-	until [[ -e $TORCH_FOLDER/$pid ]]; do
-		is_running "$TORCH_SERVER" || return 127
+	until [[ -e $TORCH_FOLDER/$1 ]]; do
+		is_running "$PARENT" || return 127
 		nap 0.01
 	done
-	return "$(<"$TORCH_FOLDER/$pid")"
-} 2>/dev/null
+	return "$(<"$TORCH_FOLDER/$1")"
+}

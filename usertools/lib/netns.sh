@@ -215,13 +215,17 @@ worker_start() {
 	TRACKED+=("$STARTED")
 }
 
-# Only children of this shell that still run: an id that was given to somebody else is not one.
+# Only children of this shell, or of the process PARENT that starts some for it, that still run: an id that was given to somebody else is not one.
+PARENT=''
 is_running() {
 	local stat
 	{ read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 1
 	stat=${stat##*) } # after the name: the state, and the parent
-	[[ $stat == [!ZX]\ "$$ "* || $stat == [!ZX]\ "$BASHPID "* ]]
+	[[ $stat == [!ZX]\ "$$ "* || $stat == [!ZX]\ "$BASHPID "* || (-n $PARENT && $stat == [!ZX]\ "$PARENT "*) ]]
 }
+
+# The exit status of a process that has ended.
+exit_status() { wait "$1"; }
 
 await() {
 	local pid=$1 end=$((SECONDS + $2))
@@ -229,7 +233,7 @@ await() {
 		((SECONDS < end)) || return 124
 		nap 0.05
 	done
-	wait "$pid"
+	exit_status "$pid"
 } 2>/dev/null # the shell's own lines about children that were killed
 
 # Signal it, and after so many seconds kill it.

@@ -153,6 +153,7 @@ part_send(struct pbox_worker *w, struct carry *c)
 	const struct chunk *k = &c->t->chunk[c->f->chunk];
 	struct session *s = c->giving ? home_of(c, w) : source_of(c, w);
 	struct ep *ep;
+	struct pbox_part m = {.offset = c->base, .array = c->array};
 	struct iovec iov;
 	struct pbox_hdr h;
 	uint64_t pause;
@@ -168,16 +169,15 @@ part_send(struct pbox_worker *w, struct carry *c)
 	h.chunk = k->id;
 	h.frag = c->f->index;
 	h.map_epoch = k->epoch;
-	h.base = c->base;
-	h.aux = c->array;
 	h.prio = UINT8_MAX;
 	if (c->giving) {
 		h.format = PBOX_FMT_FP32;
 		h.length = (uint16_t)pbox_payload_bytes(PBOX_FMT_FP32, part_elements(c));
-		h.round = c->version;
-		h.weight = c->samples;
+		m.version = c->version;
+		m.samples = c->samples;
 		iov = (struct iovec){c->part, h.length};
 	}
+	pbox_part_put(&h, &m);
 	/* the bytes are there until the batch has left: only an answer, which comes later, changes them */
 	link_frame(&ep->lane->link, s, &ep->peer, &h, &iov, c->giving, false);
 	pause = ep->win.rto > CARRY_LEAST ? ep->win.rto : CARRY_LEAST;
@@ -216,6 +216,7 @@ static bool
 on_part(struct pbox_worker *w, struct carry *c, const struct rx_frame *r)
 {
 	const struct pbox_hdr *h = &r->hdr;
+	const struct pbox_part m = pbox_part_get(h);
 
 	if (h->length == 0) { /* it has nothing of the fragment */
 		struct pbox_worker_table *t = c->t;
@@ -228,7 +229,7 @@ on_part(struct pbox_worker *w, struct carry *c, const struct rx_frame *r)
 	if (h->format != PBOX_FMT_FP32 ||
 		h->length != pbox_payload_bytes(PBOX_FMT_FP32, part_elements(c)))
 		return false;
-	if (c->known && h->round != c->version) { /* never of two versions: from the beginning */
+	if (c->known && m.version != c->version) { /* never of two versions: from the beginning */
 		c->known = false;
 		c->array = 0;
 		c->base = 0;
@@ -236,8 +237,8 @@ on_part(struct pbox_worker *w, struct carry *c, const struct rx_frame *r)
 		return true;
 	}
 	c->known = true;
-	c->version = h->round;
-	c->samples = h->weight;
+	c->version = m.version;
+	c->samples = m.samples;
 	memcpy(c->part, r->payload, h->length);
 	c->giving = true;
 	c->due_ns = c->tries = 0;
@@ -264,6 +265,7 @@ carry_frame(
 {
 	struct pbox_worker *w = s->w;
 	const struct pbox_hdr *h = &r->hdr;
+	const struct pbox_part m = pbox_part_get(h);
 	bool part = h->type == PBOX_FETCHED && (h->flags & PBOX_F_LATEST) != 0;
 	struct carry *c = f->carried ? w->carries.first : NULL;
 
@@ -271,9 +273,9 @@ carry_frame(
 		return false;
 	while (c != NULL && c->f != f)
 		c = c->next;
-	if (c == NULL || c->t != t || c->part == NULL || c->giving == part || h->base != c->base ||
-		h->aux != c->array || s != (part ? source_of(c, w) : home_of(c, w)) ||
-		(!part && h->round != c->version)) {
+	if (c == NULL || c->t != t || c->part == NULL || c->giving == part || m.offset != c->base ||
+		m.array != c->array || s != (part ? source_of(c, w) : home_of(c, w)) ||
+		(!part && m.version != c->version)) {
 		r->lane->count.rx_duplicates++;
 		return true;
 	}

@@ -15,18 +15,11 @@ flight_contribution(const struct pbox_worker *w, const struct pbox_worker_table 
 	const struct frag *f = fl->frag;
 	uint32_t count = frag_elements(t, f);
 
-	h->aux = PBOX_LR_MUL_ONE;
-	t->discipline->ask(w, t, f, h);
-	if (fl->redo) {
-		h->flags |= PBOX_F_LAST;
-		h->format = t->push_format;
-		return redo_frame(t, f, h, iov);
-	}
-	if (w->conf.slots != 0)
-		h->base = pbox_node_code(nodes_at(w, t, fl->node));
+	t->discipline->contribute(w, t, fl, h);
 	h->flags |= PBOX_F_LAST;
-	h->weight = table_weight(t, f, fl->node);
 	h->format = t->push_format;
+	if (fl->redo)
+		return redo_payload(t, f, h, iov);
 	if (fl->node > 0 && table_is_zero(t, f, fl->node)) {
 		h->flags |= PBOX_F_ZERO;
 		return 0;
@@ -41,19 +34,30 @@ flight_init(const struct pbox_worker_table *t, const struct flight *fl, struct p
 	struct iovec *iov)
 {
 	const struct frag *f = fl->frag;
+	struct pbox_part m = {.offset = fl->base};
 	uint32_t count = frag_elements(t, f) - fl->base;
 
 	if (count > t->init_elements)
 		count = t->init_elements;
 	h->format = PBOX_FMT_FP32;
 	h->length = (uint16_t)pbox_payload_bytes(PBOX_FMT_FP32, count);
-	h->base = fl->base;
 	if (table_first_op(t, f)->kind == PBOX_CLIENT_GIVE) {
-		h->round = f->round;
+		m.version = f->round;
+		m.array = (uint16_t)table_first_op(t, f)->weight;
 		h->flags |= PBOX_F_LATEST;
-		h->aux = (uint16_t)table_first_op(t, f)->weight;
 	}
+	pbox_part_put(h, &m);
 	return table_gather(t, f, 0, fl->base, count, PBOX_FMT_FP32, iov, MAX_PIECES);
+}
+
+static void
+flight_fetch(const struct pbox_worker_table *t, const struct flight *fl, struct pbox_hdr *h)
+{
+	const struct pbox_part m = {.version = fl->frag->round,
+		.offset = fl->base,
+		.array = (uint16_t)table_first_op(t, fl->frag)->weight};
+
+	pbox_part_put(h, &m);
 }
 
 void
@@ -78,13 +82,13 @@ flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 		ep->ece = false;
 	}
 	if (h.type == PBOX_RESTORE) {
-		n = t->discipline->report(w, t, f, fl, &h, iov);
+		h.format = t->pull_format;
+		if (t->discipline->report(w, t, f, &h) && fl->give)
+			n = retained_give(t, f, &h, iov);
 	} else if (h.type == PBOX_PULL) {
 		t->discipline->ask(w, t, f, &h);
 	} else if (h.type == PBOX_FETCH) {
-		h.round = f->round;
-		h.base = fl->base;
-		h.aux = (uint16_t)table_first_op(t, f)->weight;
+		flight_fetch(t, fl, &h);
 	} else {
 		n = h.type == PBOX_INIT ? flight_init(t, fl, &h, iov)
 					: flight_contribution(w, t, fl, &h, iov);

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
-#include <pbox_wire.h>
+#include <pbox_wire_data.h>
 
 #include "pbox_worker.h"
 #include "pbox_worker_recovery.h"
@@ -127,10 +127,13 @@ struct chunk {
 
 /** What this worker retains of a fragment (retained.c). */
 struct retained {
-	uint32_t version; /* the last one that came */
-	uint32_t samples;
-	uint16_t contributors;
-	bool have; /* its payload is in table.retained_payload */
+	uint32_t version; /* the last one that came; what its RESULT said besides: */
+	union {
+		uint32_t samples; /* in rounds */
+		uint32_t slowest; /* in clocks */
+	};
+	uint16_t contributors; /* in rounds */
+	bool have;             /* its payload is in table.retained_payload */
 };
 
 #define FRAGS_MOVING (1u << 31)
@@ -294,7 +297,10 @@ struct flight {
 	uint16_t fresh;          /* the first node that was never sent */
 	uint32_t wait_missing;   /* from the latest WAIT */
 	uint64_t wait_ns;        /* when it came */
-	uint16_t wait_have;
+	union {
+		uint16_t wait_have;  /* in rounds: contributors so far */
+		uint16_t wait_lacks; /* in clocks: those that the slowest member lacks */
+	};
 	uint8_t type; /* PBOX_PUSHPULL, PUSH, PULL, INIT, RESTORE */
 	uint8_t state, backoff, tries, losses;
 	bool waited;    /* wait_* are valid */
@@ -474,8 +480,9 @@ void redo_shown(struct pbox_worker_table *t, const struct frag *f, uint32_t own)
 uint32_t redo_begin(struct pbox_worker_table *t, struct frag *f, uint32_t clock);
 /** The box has the first one that is owed. */
 void redo_done(struct pbox_worker_table *t, struct frag *f);
-/** Header and payload of that one. */
-unsigned redo_frame(const struct pbox_worker_table *t, const struct frag *f, struct pbox_hdr *h,
+/** What that one says, by its clock; and its payload: the length in the header, entries of @p iov that were filled. */
+void redo_push(const struct pbox_worker_table *t, const struct frag *f, struct pbox_push_clock *m);
+unsigned redo_payload(const struct pbox_worker_table *t, const struct frag *f, struct pbox_hdr *h,
 	struct iovec *iov);
 /** Bytes of the push with that clock; NULL: it is not kept. */
 const uint8_t *redo_find(
@@ -537,13 +544,17 @@ void aside_end(void);
 
 /* retained.c, sets.c: the last result of every fragment, and the SETs */
 int retained_open(struct pbox_worker_table *t);
-void retained_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h,
-	const uint8_t *payload);
+/** Keep a RESULT; what is to be filled of it by the discipline, or NULL. */
+struct retained *retained_result(struct pbox_worker_table *t, const struct frag *f,
+	const struct pbox_hdr *h, const uint8_t *payload);
 /** Version 0 is the one that this worker has sent. */
 void retained_init(struct pbox_worker_table *t, struct frag *f);
-/** The RESTORE of a fragment; entries of @p iov that were filled. */
-unsigned retained_restore(const struct pbox_worker_table *t, const struct frag *f,
-	const struct flight *fl, struct pbox_hdr *h, struct iovec *iov);
+/** What is retained of that version; NULL: nothing. */
+const struct retained *retained_at(
+	const struct pbox_worker_table *t, const struct frag *f, uint32_t version);
+/** Its payload, for RESTORE, and the length in the header; entries of @p iov that were filled. */
+unsigned retained_give(const struct pbox_worker_table *t, const struct frag *f, struct pbox_hdr *h,
+	struct iovec *iov);
 int sets_add(struct pbox_worker_table *t, const struct pbox_set *m);
 /** Keep what still matters; returns how many there are. */
 unsigned sets_compact(struct pbox_worker_table *t);

@@ -37,8 +37,7 @@ header_echo(struct session *s, const struct rx_frame *f)
 			s->ep[i].peer.addr.sin_port == f->from.sin_port)
 			to = &s->ep[i].peer;
 	header_fill(s, &h, PBOX_PING, s->w->now);
-	h.round = f->hdr.round;
-	h.base = f->hdr.base;
+	pbox_nonce_put(&h, pbox_nonce_get(&f->hdr));
 	link_frame(&s->w->lane[0]->link, s, to, &h, NULL, 0, false);
 }
 

@@ -164,7 +164,7 @@ step_back(struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 
 	if (w->conf.slots == 0)
 		return true;
-	node = nodes_find(w, loss_table(ep, fl), h->base, fl->node);
+	node = nodes_find(w, loss_table(ep, fl), pbox_wait_slots_get(h).slot, fl->node);
 	if (node < fl->node)
 		fl->node = (uint16_t)node;
 	return node <= fl->node;
@@ -178,8 +178,7 @@ loss_wait(struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 	bool probed = fl->state == FLIGHT_PROBED || fl->state == FLIGHT_WAITING;
 
 	fl->waited = true;
-	fl->wait_have = h->aux;
-	fl->wait_missing = h->weight;
+	t->discipline->wait(w, fl, h);
 	fl->wait_ns = ep->lane->now;
 	if ((h->flags & PBOX_F_HAVE) != 0 && flight_is_between(w, fl))
 		return; /* of a time before it stepped back: PUSH_OK goes on */

@@ -56,7 +56,7 @@ path_on_error(struct session *s, const struct rx_frame *f)
 	if (!f->sure && (f->hdr.length > 0 || auth_doubts(s)))
 		return;
 	if (f->hdr.length == 0 || pbox_error_decode(f->payload, f->hdr.length, &p->why_ended) != 0)
-		p->why_ended = (struct pbox_error_msg){.code = f->hdr.aux};
+		p->why_ended = (struct pbox_error_msg){.code = pbox_code_get(&f->hdr)};
 	pbox_text_tame(p->why_ended.text);
 	p->ended = p->why_ended.code == PBOX_E_SESSION;
 }

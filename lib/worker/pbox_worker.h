@@ -349,7 +349,7 @@ struct pbox_worker_request {
 	unsigned tries;
 	uint32_t id;
 	uint16_t length;
-	uint16_t answer_len, answer_aux;
+	uint16_t answer_len, answer_code;
 	uint16_t map_epoch; /* of the header, and then of that of the answer */
 	uint8_t type;
 	uint8_t answer_type; /**< once answered; 0: it has no answer, as the worker has failed or was shut */

@@ -155,15 +155,23 @@ redo_place_of(const struct redo *r, uint32_t clock)
 	return clock - r->first;
 }
 
+void
+redo_push(const struct pbox_worker_table *t, const struct frag *f, struct pbox_push_clock *m)
+{
+	const struct redo *r = redo_of(t, f);
+	unsigned i = redo_place_of(r, m->clock);
+
+	m->factor = r->factor[i] != 0 ? r->factor[i] : PBOX_LR_MUL_ONE;
+	m->samples = r->weight[i];
+}
+
 unsigned
-redo_frame(const struct pbox_worker_table *t, const struct frag *f, struct pbox_hdr *h,
+redo_payload(const struct pbox_worker_table *t, const struct frag *f, struct pbox_hdr *h,
 	struct iovec *iov)
 {
 	const struct redo *r = redo_of(t, f);
 	unsigned i = redo_place_of(r, h->round);
 
-	h->aux = r->factor[i] != 0 ? r->factor[i] : PBOX_LR_MUL_ONE;
-	h->weight = r->weight[i];
 	h->length = (uint16_t)pbox_payload_bytes(t->push_format, frag_elements(t, f));
 	iov[0] = (struct iovec){redo_bytes_of(t, f, r->slot[i]), h->length};
 	return 1;

@@ -354,7 +354,7 @@ tick_set(struct session *s)
 
 	if (p != NULL && p->request.answer_type != PBOX_SET_OK) {
 		if (pbox_error_decode(p->answer, p->request.answer_len, &m) != 0)
-			m.code = p->request.answer_aux;
+			m.code = p->request.answer_code;
 		/* a box that was not restarted has it; or another worker has sent a later one */
 		if (m.code != PBOX_E_SET_LATE && m.code != PBOX_E_SET_ORDER) {
 			page_refused(s, p, PBOX_SET_OK);

@@ -192,7 +192,7 @@ request_frame(struct session *s, const struct rx_frame *f)
 		memcpy(r->answer, f->payload, f->hdr.length);
 	r->answer_len = f->hdr.length;
 	r->answer_type = f->hdr.type;
-	r->answer_aux = f->hdr.aux;
+	r->answer_code = pbox_code_get(&f->hdr);
 	r->map_epoch = f->hdr.map_epoch;
 	request_unlist(s, r);
 	if (s->index == 0) /* from then on a box that is started again needs it */
@@ -262,7 +262,7 @@ pbox_worker_result(const struct pbox_worker_request *r, uint8_t want, const char
 		return 0;
 	if (r->answer_type == PBOX_ERROR) {
 		if (pbox_error_decode(r->answer, r->answer_len, &m) != 0)
-			m = (struct pbox_error_msg){.code = r->answer_aux};
+			m = (struct pbox_error_msg){.code = r->answer_code};
 		return refusal_error(err, &m, what);
 	}
 	if (r->answer_type != 0)

@@ -165,7 +165,7 @@ moving_done(struct session *s, struct pbox_worker_table *t, struct frag *f)
 
 /** The box has the report, and waits for others, or for what is carried to it. */
 static void
-waits(struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
+waits(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint32_t missing)
 {
 	struct pbox_hdr wait = *h;
 
@@ -174,7 +174,7 @@ waits(struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 	loss_answer(ep, fl, &wait, ep->s->w->now);
 	fl->give = false;
 	fl->waited = true;
-	fl->wait_missing = h->weight;
+	fl->wait_missing = missing;
 	fl->wait_ns = ep->s->w->now;
 	loss_waiting(ep, fl, ep->s->w->now);
 }
@@ -186,24 +186,24 @@ restore_answer(
 	struct session *s = ep->s;
 	struct frag *f = fl->frag;
 	const char *name = t->tensor[t->piece[f->piece].tensor].name;
-	struct pbox_hdr wait;
+	const struct pbox_restore_ok m = pbox_restore_ok_get(h);
 
 	assert(f->moving || (t == s->rejoin.reporting && s->rejoin.left > 0));
 	if (h->type == PBOX_ERROR) {
 		text_fail(s->w, PBOX_C_REFUSED,
 			"RESTORE of tensor '%s' to the box at %s, %s: it answered %s (%u)", name,
 			s->name, f->moving ? "to which it has moved" : "which was restarted",
-			pbox_errcode_name(h->aux), h->aux);
+			pbox_errcode_name(pbox_code_get(h)), pbox_code_get(h));
 		return;
 	}
-	switch (h->aux) {
+	switch (m.state) {
 	case PBOX_RESTORE_DONE:
 		fragment_done(s, ep, fl, h);
 		carry_end(s->w, f);
 		carry_is_home(s->w, t, f);
 		ep->lane->count.stateless_fragments +=
-			s->w->boxes > 1 && t->clock == NULL && h->weight == 1;
-		t->discipline->restored(s, t, f, h);
+			s->w->boxes > 1 && t->clock == NULL && m.stateless == 1;
+		t->discipline->restored(s, t, f, &m);
 		table_recounts(t);
 		if (f->moving)
 			moving_done(s, t, f);
@@ -215,23 +215,22 @@ restore_answer(
 			f->moving
 				? "a chunk has moved to the box at %s, and no worker could give it %s %u of tensor '%s' (a worker without keep_copies, or one that was killed as well): start the job again from a checkpoint"
 				: "the box at %s was restarted, and no worker could give it %s %u of tensor '%s' back (a worker without keep_copies, or one that was killed as well): start the job again from a checkpoint",
-			s->name, t->clock != NULL ? "version" : t->discipline->unit, h->base, name);
+			s->name, t->clock != NULL ? "version" : t->discipline->unit, m.version,
+			name);
 		return;
 	case PBOX_RESTORE_LATE:
 		text_fail(s->w, PBOX_C_LOST,
 			"a chunk has moved to the box at %s, where hyper-parameters were set more than 64 times since %s %u of tensor '%s', and those of the next one are gone: start the job again from a checkpoint, and push all tensors of a table in each round",
-			s->name, t->discipline->unit, h->base, name);
+			s->name, t->discipline->unit, m.version, name);
 		return;
 	case PBOX_RESTORE_FETCH:
-		wait = *h;
-		wait.weight = UINT32_MAX;
-		waits(ep, fl, &wait);
+		waits(ep, fl, h, PBOX_WAIT_NOBODY);
 		if (carry_source(s->w, t, f) ==
 			0) { /* no longer: the box has it from an earlier report */
 			flight_send(ep, fl, false, false);
 			return;
 		}
-		if (carry_begin(s->w, t, f, h->weight) != 0)
+		if (carry_begin(s->w, t, f, m.arrays) != 0)
 			text_fail(s->w, PBOX_C_MEMORY, "no memory to carry chunks that move");
 		return;
 	case PBOX_RESTORE_GIVE:
@@ -242,6 +241,6 @@ restore_answer(
 		flight_send(ep, fl, false, false);
 		return;
 	default:
-		waits(ep, fl, h);
+		waits(ep, fl, h, m.missing);
 	}
 }

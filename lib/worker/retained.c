@@ -42,22 +42,24 @@ vector_of(const struct pbox_worker_table *t, const struct frag *f)
 	return t->retained_vector + (size_t)table_frag_number(t, f) * t->vector;
 }
 
-void
-retained_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h,
+struct retained *
+retained_result(struct pbox_worker_table *t, const struct frag *f, const struct pbox_hdr *h,
 	const uint8_t *payload)
 {
 	size_t bytes = pbox_payload_bytes(t->pull_format, frag_elements(t, f));
+	struct retained *k;
 
 	if (t->retained_payload == NULL)
-		return;
+		return NULL;
 	if (payload != NULL)
 		aside_copy(place_of(t, f), payload, bytes);
 	if (payload != NULL && t->vector > 0)
 		memcpy(vector_of(t, f), payload + bytes, t->vector);
 	if (payload == NULL)
 		memset(place_of(t, f), 0, bytes);
-	*retained_of(t, f) = (struct retained){
-		.version = h->round, .samples = h->weight, .contributors = h->aux, .have = true};
+	k = retained_of(t, f);
+	*k = (struct retained){.version = h->round, .have = true};
+	return k;
 }
 
 static void
@@ -96,24 +98,18 @@ retained_init(struct pbox_worker_table *t, struct frag *f)
 	*retained_of(t, f) = (struct retained){.have = n > 0};
 }
 
-unsigned
-retained_restore(const struct pbox_worker_table *t, const struct frag *f, const struct flight *fl,
-	struct pbox_hdr *h, struct iovec *iov)
+const struct retained *
+retained_at(const struct pbox_worker_table *t, const struct frag *f, uint32_t version)
 {
-	const struct retained *k;
+	const struct retained *k = t->retained != NULL ? retained_of(t, f) : NULL;
 
-	h->round = t->discipline->version(t, f);
-	h->format = t->pull_format;
-	if (t->retained == NULL)
-		return 0;
-	k = retained_of(t, f);
-	if (!k->have || h->round != k->version)
-		return 0;
-	h->flags |= PBOX_F_HAVE;
-	h->aux = k->contributors;
-	h->weight = k->samples;
-	if (!fl->give)
-		return 0;
+	return k != NULL && k->have && k->version == version ? k : NULL;
+}
+
+unsigned
+retained_give(const struct pbox_worker_table *t, const struct frag *f, struct pbox_hdr *h,
+	struct iovec *iov)
+{
 	h->length = (uint16_t)pbox_payload_bytes(t->pull_format, frag_elements(t, f));
 	iov[0] = (struct iovec){place_of(t, f), h->length};
 	if (t->vector == 0)

@@ -156,7 +156,7 @@ static bool
 error_ends_session(struct session *s, const struct rx_frame *f)
 {
 	const struct pbox_hdr *h = &f->hdr;
-	uint16_t code = h->aux;
+	uint16_t code = pbox_code_get(h);
 	struct pbox_error_msg m = {0};
 
 	if (h->length > 0 && pbox_error_decode(f->payload, h->length, &m) == 0)
@@ -174,7 +174,7 @@ ends_session(struct session *s, const struct rx_frame *f)
 {
 	const struct pbox_hdr *h = &f->hdr;
 
-	if (h->type == PBOX_LEFT && h->chunk == 0 && h->aux == 1) {
+	if (h->type == PBOX_LEFT && pbox_shutdown_get(h)) {
 		shutting_down(s);
 		return true;
 	}
@@ -185,8 +185,8 @@ ends_session(struct session *s, const struct rx_frame *f)
 static bool
 unsure_session(const struct session *s, const struct rx_frame *f)
 {
-	return f->hdr.type == PBOX_ERROR && f->hdr.length == 0 && f->hdr.aux == PBOX_E_SESSION &&
-	       f->hdr.token == s->token;
+	return f->hdr.type == PBOX_ERROR && f->hdr.length == 0 &&
+	       pbox_code_get(&f->hdr) == PBOX_E_SESSION && f->hdr.token == s->token;
 }
 
 /** A PING of the box has no clock, so a replayed copy looks like the first one. Answers are new frames, and count in the

@@ -258,12 +258,16 @@ is_answer(const struct pbox_worker *w, const struct pbox_worker_table *t, const 
 		return (fl->type == PBOX_PULL || flight_is_push(fl)) && d->answers(w, t, fl, h);
 	case PBOX_PUSH_OK:
 		return flight_frame_type(w, fl) == PBOX_PUSH && d->answers(w, t, fl, h) &&
-		       (w->conf.slots == 0 || h->base == pbox_node_code(nodes_at(w, t, fl->node)));
+		       (w->conf.slots == 0 || pbox_push_ok_slots_get(h).node ==
+						      pbox_node_code(nodes_at(w, t, fl->node)));
 	case PBOX_INIT_OK:
-		return fl->type == PBOX_INIT && h->base == fl->base && flight_is_since(fl, h);
+		return fl->type == PBOX_INIT && pbox_part_get(h).offset == fl->base &&
+		       flight_is_since(fl, h);
 	case PBOX_FETCHED:
-		return fl->type == PBOX_FETCH && h->base == fl->base && flight_is_since(fl, h) &&
-		       h->aux == table_first_op(t, fl->frag)->weight && d->answers(w, t, fl, h);
+		return fl->type == PBOX_FETCH && pbox_part_get(h).offset == fl->base &&
+		       flight_is_since(fl, h) &&
+		       pbox_part_get(h).array == table_first_op(t, fl->frag)->weight &&
+		       d->answers(w, t, fl, h);
 	case PBOX_RESTORE_OK:
 		return fl->type == PBOX_RESTORE && h->round == d->version(t, fl->frag);
 	case PBOX_ERROR:
@@ -293,17 +297,16 @@ on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const s
 	loss_answer(ep, fl, h, ep->lane->now);
 	loss_result(ep, fl, h, ep->lane->now);
 	window_answered(&ep->win, ep->limited, ep->lane->now);
-	t->discipline->result(t, f, h);
-	retained_result(t, f, h, zero ? NULL : r->payload);
+	t->discipline->result(
+		t, f, h, retained_result(t, f, h, zero ? NULL : r->payload), &ep->lane->count);
 	ep->lane->count.useful_rx_bytes += bytes;
 	ep->lane->count.held_ns_sum += h->held * NS_PER_US;
 	ep->busy.asked += ep->lane->now - fl->first_ns;
 	ep->busy.held += h->held * NS_PER_US;
 	ep->busy.answers++;
 	ep->busy.last = ep->lane->now;
-	ep->lane->count.contributors = h->aux;
-	ep->lane->count.samples = h->weight;
-	ep->lane->count.partial_results += fl->type == PBOX_PUSHPULL && h->aux < w->slots;
+	ep->lane->count.partial_results +=
+		fl->type == PBOX_PUSHPULL && ep->lane->count.contributors < w->slots;
 	transfer_complete(t, fl, ep, zero ? NULL : r->payload, zero);
 }
 
@@ -329,7 +332,7 @@ on_wait_planned(
 {
 	struct pbox_worker *w = ep->s->w;
 	bool have = (h->flags & PBOX_F_HAVE) != 0;
-	bool others = !have && nodes_find(w, t, h->base, UINT_MAX) == UINT_MAX;
+	bool others = !have && nodes_find(w, t, pbox_wait_slots_get(h).slot, UINT_MAX) == UINT_MAX;
 
 	if (fl->type != PBOX_PUSHPULL || flight_is_between(w, fl))
 		return false;
@@ -413,31 +416,32 @@ transfer_on_error(
 	const struct pbox_worker *w = ep->s->w;
 	struct frag *f = fl->frag;
 	const struct tensor *x = &t->tensor[t->piece[f->piece].tensor];
+	unsigned code = pbox_code_get(h);
 	char text[256];
 
 	if (fl->redo) {
 		text_fail(ep->s->w, PBOX_C_LOST,
 			"the box at %s was restarted, and does not take push %u of tensor '%s' again: it answered %s (%u); start the job again from a checkpoint",
-			ep->s->name, h->round, x->name, pbox_errcode_name(h->aux), h->aux);
+			ep->s->name, h->round, x->name, pbox_errcode_name(code), code);
 		return;
 	}
-	if (h->aux == PBOX_E_NO_LR)
+	if (code == PBOX_E_NO_LR)
 		snprintf(text, sizeof(text),
 			"tensor '%s': its group %u has no learning rate yet: set lr (pbox_client_set, id 1) before the first push",
 			x->name, x->group);
-	else if (h->aux == PBOX_E_LOST)
+	else if (code == PBOX_E_LOST)
 		snprintf(text, sizeof(text),
 			"%s %u of tensor '%s': the box was restarted, and no worker could give it the one before it back: start the job again from a checkpoint",
 			t->discipline->unit, f->round, x->name);
-	else if (h->aux == PBOX_E_RUNNING)
+	else if (code == PBOX_E_RUNNING)
 		snprintf(text, sizeof(text),
 			"%s %u of tensor '%s' is over, and later ones too: this worker was silent for so long that others have done its slots, and go on without it: end this process",
 			t->discipline->unit, f->round, x->name);
-	else if (fl->type == PBOX_INIT && h->aux == PBOX_E_BAD_REQUEST)
+	else if (fl->type == PBOX_INIT && code == PBOX_E_BAD_REQUEST)
 		snprintf(text, sizeof(text),
 			"tensor '%s': another worker has pushed %s %u of it before this one had given the box what it loads: no worker may push before that",
 			x->name, t->discipline->unit, h->round + 1);
-	else if (w->conf.slots != 0 && flight_is_push(fl) && h->aux == PBOX_E_BAD_REQUEST)
+	else if (w->conf.slots != 0 && flight_is_push(fl) && code == PBOX_E_BAD_REQUEST)
 		snprintf(text, sizeof(text),
 			"%s %u of tensor '%s': the box does not take slots %u to %u of %u from worker %u of %u: box and worker do not agree on whose they are",
 			t->discipline->unit, f->round, x->name, nodes_at(w, t, fl->node).first,
@@ -445,11 +449,11 @@ transfer_on_error(
 			w->workers);
 	else
 		snprintf(text, sizeof(text), "%s %u of tensor '%s': the box answered %s (%u)",
-			t->discipline->unit, f->round, x->name, pbox_errcode_name(h->aux), h->aux);
+			t->discipline->unit, f->round, x->name, pbox_errcode_name(code), code);
 	queue_fail_fragment(t, f,
-		h->aux == PBOX_E_LOST      ? PBOX_C_LOST
-		: h->aux == PBOX_E_RUNNING ? PBOX_C_RUNNING
-					   : PBOX_C_REFUSED,
+		code == PBOX_E_LOST      ? PBOX_C_LOST
+		: code == PBOX_E_RUNNING ? PBOX_C_RUNNING
+					 : PBOX_C_REFUSED,
 		text);
 	flight_withdraw(t, fl);
 	if (flight_is_push(fl) && !fl->redo)

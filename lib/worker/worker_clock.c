@@ -142,25 +142,37 @@ clock_bound(const struct pbox_worker *w, const struct pbox_worker_table *t, cons
 }
 
 static void
+clock_contribution(const struct pbox_worker *w, const struct pbox_worker_table *t,
+	const struct flight *fl, struct pbox_hdr *h)
+{
+	const struct frag *f = fl->frag;
+	const struct frag_clock *k = clock_of(t, f);
+	struct pbox_push_clock m = {
+		.clock = f->round, .from = k->last.version, .factor = PBOX_LR_MUL_ONE};
+
+	(void)w;
+	if (redo_owed(t, f) > 0) {
+		m.clock = f->round - redo_owed(t, f) + 1;
+	} else {
+		if (table_first_op(t, f)->pulls_ago)
+			m.from = k->before.version;
+		m.factor = push_factor(table_first_op(t, f));
+	}
+	if (fl->redo)
+		redo_push(t, f, &m);
+	else
+		m.samples = table_weight(t, f, fl->node);
+	pbox_push_clock_put(h, &m);
+}
+
+static void
 clock_ask(const struct pbox_worker *w, const struct pbox_worker_table *t, const struct frag *f,
 	struct pbox_hdr *h)
 {
-	const struct frag_clock *k = clock_of(t, f);
+	struct pbox_pull_clock m = {.bound = 0};
 
-	if (h->type == PBOX_PULL) {
-		if (!clock_bound(w, t, f, &h->base))
-			h->flags |= PBOX_F_LATEST;
-		return;
-	}
-	h->base = k->last.version;
-	if (redo_owed(t, f) > 0) {
-		h->round = f->round - redo_owed(t, f) + 1;
-		return;
-	}
-	h->round = f->round;
-	if (table_first_op(t, f)->pulls_ago)
-		h->base = k->before.version;
-	h->aux = push_factor(table_first_op(t, f));
+	m.latest = !clock_bound(w, t, f, &m.bound);
+	pbox_pull_clock_put(h, &m);
 }
 
 static bool
@@ -169,20 +181,21 @@ clock_answers(const struct pbox_worker *w, const struct pbox_worker_table *t,
 {
 	const struct frag_clock *k = clock_of(t, fl->frag);
 	const struct frag *f = pushes_of(t, fl->frag);
+	const struct pbox_result_clock m = pbox_result_clock_get(h);
 	bool pull = fl->type == PBOX_PULL;
 	uint32_t bound;
 
 	if (h->type != PBOX_RESULT)
 		return pull ? h->round == 0 && flight_is_since(fl, h)
 			    : h->round == f->round - redo_owed(t, f) + fl->redo;
-	if (k->epoch == t->chunk[f->chunk].epoch && rounds_apart(h->round, k->seen.version) < 0)
+	if (k->epoch == t->chunk[f->chunk].epoch && rounds_apart(m.version, k->seen.version) < 0)
 		return false;
 	if (!pull)
-		return rounds_apart(h->base, f->round) >= 0;
-	if (clock_bound(w, t, fl->frag, &bound) && rounds_apart(h->weight, bound) < 0)
+		return rounds_apart(m.own, f->round) >= 0;
+	if (clock_bound(w, t, fl->frag, &bound) && rounds_apart(m.slowest, bound) < 0)
 		return false; /* the answer to an earlier pull */
 	return flight_is_since(fl, h) &&
-	       (!f->pushed || rounds_apart(h->base, confirmed(w, t, f)) >= 0);
+	       (!f->pushed || rounds_apart(m.own, confirmed(w, t, f)) >= 0);
 }
 
 /** By an operation: the RESULT of a push that was the last one for which the redo log had room is for that alone. */
@@ -198,28 +211,33 @@ is_asked_for(const struct pbox_worker_table *t, const struct frag *f)
 }
 
 static void
-clock_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h)
+clock_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h,
+	struct retained *kept, struct pbox_client_stats *count)
 {
+	const struct pbox_result_clock m = pbox_result_clock_get(h);
 	struct frag_clock *k = clock_of(t, f);
 	struct frag *pushes = pushes_of(t, f);
 	/* of a line of versions that this worker has not seen before: it was away while the box was restored */
-	bool other =
-		k->epoch != t->chunk[f->chunk].epoch && rounds_apart(h->round, k->seen.version) < 0;
+	bool other = k->epoch != t->chunk[f->chunk].epoch &&
+		     rounds_apart(m.version, k->seen.version) < 0;
 
-	k->seen = (struct frag_version){.version = h->round, .own = h->base};
+	k->seen = (struct frag_version){.version = m.version, .own = m.own};
 	k->epoch = t->chunk[f->chunk].epoch;
-	k->slowest = h->weight;
-	k->members = h->aux;
+	k->slowest = m.slowest;
+	k->members = m.members;
+	count->contributors = m.members; /* it says no samples */
+	if (kept != NULL)
+		kept->slowest = m.slowest;
 	if (t->redo != NULL)
-		redo_shown(t, pushes, h->base);
+		redo_shown(t, pushes, m.own);
 	if (!is_asked_for(t, f))
 		return;
 	k->before = other ? k->seen : k->last;
 	k->last = k->seen;
 	k->pulls += k->pulls < 2;
 	/* what another process has pushed that had this worker's number */
-	if (!pushes->pushed && pushes->round != h->base) {
-		pushes->round = h->base;
+	if (!pushes->pushed && pushes->round != m.own) {
+		pushes->round = m.own;
 		table_recounts(t);
 	}
 }
@@ -227,7 +245,17 @@ clock_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr 
 static void
 clock_pushed(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h)
 {
-	clock_of(t, f)->slowest = h->weight;
+	clock_of(t, f)->slowest = pbox_push_ok_clock_get(h).slowest;
+}
+
+static void
+clock_on_wait(const struct pbox_worker *w, struct flight *fl, const struct pbox_hdr *h)
+{
+	const struct pbox_wait_clock m = pbox_wait_clock_get(h);
+
+	(void)w;
+	fl->wait_lacks = m.lacks;
+	fl->wait_missing = m.missing;
 }
 
 static bool
@@ -241,7 +269,7 @@ clock_waits_for(const struct pbox_worker *w, const struct pbox_worker_table *t,
 		return false;
 	pbox_text_add(text, cap,
 		": a pull with a bound, until all workers have pushed %u times; worker %u is slowest, with %u",
-		bound, fl->wait_missing, bound - fl->wait_have);
+		bound, fl->wait_missing, bound - fl->wait_lacks);
 	return true;
 }
 
@@ -365,43 +393,47 @@ clock_version(const struct pbox_worker_table *t, const struct frag *f)
 	return clock_of(t, f)->seen.version;
 }
 
-static unsigned
+static bool
 clock_report(const struct pbox_worker *w, const struct pbox_worker_table *t, const struct frag *f,
-	const struct flight *fl, struct pbox_hdr *h, struct iovec *iov)
+	struct pbox_hdr *h)
 {
 	const struct frag_clock *k = clock_of(t, f);
-	unsigned n = retained_restore(t, f, fl, h, iov);
+	struct pbox_restore_clock m = {.version = clock_version(t, f)};
+	const struct retained *kept = retained_at(t, f, m.version);
 
 	(void)w;
-	if ((h->flags & PBOX_F_HAVE) != 0) {
-		h->aux = k->epoch;
-		h->base = k->seen.own;
+	if (kept != NULL) {
+		m.have = true;
+		m.epoch = k->epoch;
+		m.own = k->seen.own;
+		m.slowest = kept->slowest;
 	} else {
-		h->base = t->redo != NULL && redo_of(t, f)->n > 0 ? redo_of(t, f)->first - 1
-								  : f->round;
-		h->weight = f->round;
+		m.own = t->redo != NULL && redo_of(t, f)->n > 0 ? redo_of(t, f)->first - 1
+								: f->round;
+		m.answered = f->round;
 	}
-	return n;
+	pbox_restore_clock_put(h, &m);
+	return m.have;
 }
 
-/** h->weight: the clock of the last own push that the box has. */
+/** m->own: the clock of the last own push that the box has. */
 static void
-clock_restored(
-	struct session *s, struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h)
+clock_restored(struct session *s, struct pbox_worker_table *t, struct frag *f,
+	const struct pbox_restore_ok *m)
 {
 	uint32_t lost;
 
 	if (t->redo == NULL ||
 		(!f->pushed && f->round == 0)) /* it learns its clock from a RESULT */
 		return;
-	if (rounds_apart(h->weight, f->round) > 1) {
+	if (rounds_apart(m->own, f->round) > 1) {
 		text_fail(s->w, PBOX_C_LOST,
 			"the box at %s was restarted, and has %u pushes of tensor '%s' of worker %u, which has sent %u: another process has its number",
-			s->name, h->weight, t->tensor[t->piece[f->piece].tensor].name, s->w->worker,
+			s->name, m->own, t->tensor[t->piece[f->piece].tensor].name, s->w->worker,
 			f->round);
 		return;
 	}
-	lost = redo_begin(t, f, h->weight);
+	lost = redo_begin(t, f, m->own);
 	s->w->lane[0]->count.lost_pushes += lost;
 }
 
@@ -424,10 +456,12 @@ const struct worker_discipline worker_clock = {
 	.push = clock_push,
 	.withdraw = clock_withdraw,
 	.may_push = clock_may_push,
+	.contribute = clock_contribution,
 	.ask = clock_ask,
 	.answers = clock_answers,
 	.result = clock_result,
 	.pushed = clock_pushed,
+	.wait = clock_on_wait,
 	.deliver = clock_deliver,
 	.why = clock_waits_for,
 	.defers = clock_defers,

@@ -21,9 +21,12 @@ struct iovec;
 struct frag;
 struct piece;
 struct pbox_client_error;
+struct pbox_client_stats;
 struct pbox_hdr;
+struct pbox_restore_ok;
 struct pbox_worker;
 struct pbox_worker_table;
+struct retained;
 struct session;
 
 struct worker_discipline {
@@ -49,17 +52,23 @@ struct worker_discipline {
 	void (*withdraw)(struct frag *f);
 	/* May the fragment be pushed now? False: why not, and its operations fail. NULL: always. */
 	bool (*may_push)(struct pbox_worker_table *t, const struct frag *f, char *why, size_t cap);
-	/* The versions in the header of a PUSH, PUSHPULL or PULL (a probe as well): round, base, aux, LATEST. */
+	/* What a PUSH or PUSHPULL says, at the node that is due; */
+	void (*contribute)(const struct pbox_worker *w, const struct pbox_worker_table *t,
+		const struct flight *fl, struct pbox_hdr *h);
+	/* and what a PULL does (a probe as well). */
 	void (*ask)(const struct pbox_worker *w, const struct pbox_worker_table *t,
 		const struct frag *f, struct pbox_hdr *h);
 	/* A RESULT, PUSH_OK, WAIT, FETCHED or ERROR that may answer the type of the flight: is it of the version that
 	 * the flight asks for? */
 	bool (*answers)(const struct pbox_worker *w, const struct pbox_worker_table *t,
 		const struct flight *fl, const struct pbox_hdr *h);
-	/* The RESULT that did; */
-	void (*result)(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h);
+	/* The RESULT that did: what it says is retained (k, or NULL), and counted; */
+	void (*result)(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h,
+		struct retained *k, struct pbox_client_stats *count);
 	/* the PUSH_OK, or NULL. */
 	void (*pushed)(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h);
+	/* What a WAIT says goes into the flight. */
+	void (*wait)(const struct pbox_worker *w, struct flight *fl, const struct pbox_hdr *h);
 	/* What a PULL brought is in the buffer of the piece: what is still to be done there. NULL: nothing. */
 	void (*deliver)(
 		const struct pbox_worker *w, struct pbox_worker_table *t, const struct piece *p);
@@ -72,13 +81,12 @@ struct worker_discipline {
 	/* The version that RESTORE reports: the one that this worker retains, or a later one that it knows to be
 	 * finished. */
 	uint32_t (*version)(const struct pbox_worker_table *t, const struct frag *f);
-	/* The RESTORE of a fragment; entries of @p iov that were filled. */
-	unsigned (*report)(const struct pbox_worker *w, const struct pbox_worker_table *t,
-		const struct frag *f, const struct flight *fl, struct pbox_hdr *h,
-		struct iovec *iov);
-	/* The box has restored version h->base: what this worker has lost by that fails, or is counted. */
+	/* What RESTORE says of a fragment; true: its payload is retained, and can be given. */
+	bool (*report)(const struct pbox_worker *w, const struct pbox_worker_table *t,
+		const struct frag *f, struct pbox_hdr *h);
+	/* The box has restored a version: what this worker has lost by that fails, or is counted. */
 	void (*restored)(struct session *s, struct pbox_worker_table *t, struct frag *f,
-		const struct pbox_hdr *h);
+		const struct pbox_restore_ok *m);
 	/* The first round whose hyper-parameters a restarted box needs (R10.4). False: all do. */
 	bool (*needs_from)(const struct pbox_worker_table *t, uint32_t *round);
 };

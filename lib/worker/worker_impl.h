@@ -44,7 +44,7 @@
 #include <sys/uio.h>
 
 #include <pbox_auth.h>
-#include <pbox_wire.h>
+#include <pbox_wire_data.h>
 
 #include "flow.h"
 #include "times.h"
@@ -444,7 +444,7 @@ void session_open(struct session *s, uint64_t deadline);
 static inline bool
 session_asks(const struct pbox_hdr *h)
 {
-	return (h->type == PBOX_PING || h->type == PBOX_PONG) && (h->round | h->base) != 0;
+	return (h->type == PBOX_PING || h->type == PBOX_PONG) && pbox_nonce_get(h) != 0;
 }
 void session_frame(struct session *s, const struct rx_frame *f);
 /** May it be its box that sends from there? */

@@ -38,15 +38,34 @@ round_withdraw(struct frag *f)
 }
 
 static void
+round_contribution(const struct pbox_worker *w, const struct pbox_worker_table *t,
+	const struct flight *fl, struct pbox_hdr *h)
+{
+	const struct frag *f = fl->frag;
+	uint32_t samples = table_weight(t, f, fl->node);
+
+	if (w->conf.slots != 0) {
+		const struct pbox_push_slots m = {.round = f->round,
+			.node = pbox_node_code(nodes_at(w, t, fl->node)),
+			.samples = samples};
+
+		pbox_push_slots_put(h, &m);
+	} else {
+		const struct pbox_push_rounds m = {
+			.round = f->round, .from = f->round - 1, .samples = samples};
+
+		pbox_push_rounds_put(h, &m);
+	}
+}
+
+static void
 round_ask(const struct pbox_worker *w, const struct pbox_worker_table *t, const struct frag *f,
 	struct pbox_hdr *h)
 {
+	const struct pbox_pull_rounds m = {.round = f->round, .latest = any_round(w, f)};
+
 	(void)t;
-	h->round = f->round;
-	if (h->type != PBOX_PULL)
-		h->base = f->round - 1;
-	else if (any_round(w, f))
-		h->flags |= PBOX_F_LATEST;
+	pbox_pull_rounds_put(h, &m);
 }
 
 static bool
@@ -60,12 +79,37 @@ round_answers(const struct pbox_worker *w, const struct pbox_worker_table *t,
 }
 
 static void
-round_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h)
+round_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h,
+	struct retained *k, struct pbox_client_stats *count)
 {
+	const struct pbox_result_rounds m = pbox_result_rounds_get(h);
+
 	/* the latest, of a worker that has not pushed */
-	if (h->round != f->round)
+	if (m.version != f->round)
 		table_recounts(t);
-	f->round = h->round;
+	f->round = m.version;
+	count->contributors = m.contributors;
+	count->samples = m.samples;
+	if (k != NULL) {
+		k->contributors = m.contributors;
+		k->samples = m.samples;
+	}
+}
+
+static void
+round_on_wait(const struct pbox_worker *w, struct flight *fl, const struct pbox_hdr *h)
+{
+	if (w->conf.slots != 0) {
+		const struct pbox_wait_slots m = pbox_wait_slots_get(h);
+
+		fl->wait_have = m.contributors;
+		fl->wait_missing = m.missing;
+	} else {
+		const struct pbox_wait_rounds m = pbox_wait_rounds_get(h);
+
+		fl->wait_have = m.contributors;
+		fl->wait_missing = m.missing;
+	}
 }
 
 static bool
@@ -126,12 +170,21 @@ round_version(const struct pbox_worker_table *t, const struct frag *f)
 	return f->pushed && f->round - version > 1 ? f->round - 1 : version;
 }
 
-static unsigned
+static bool
 round_report(const struct pbox_worker *w, const struct pbox_worker_table *t, const struct frag *f,
-	const struct flight *fl, struct pbox_hdr *h, struct iovec *iov)
+	struct pbox_hdr *h)
 {
-	h->base = carry_source(w, t, f);
-	return retained_restore(t, f, fl, h, iov);
+	struct pbox_restore_rounds m = {
+		.version = round_version(t, f), .source = carry_source(w, t, f)};
+	const struct retained *k = retained_at(t, f, m.version);
+
+	if (k != NULL) {
+		m.have = true;
+		m.contributors = k->contributors;
+		m.samples = k->samples;
+	}
+	pbox_restore_rounds_put(h, &m);
+	return m.have;
 }
 
 /** Is version a later than b? 0 is no finished version; others are compared modulo 2^32. */
@@ -142,10 +195,10 @@ round_is_later(uint32_t a, uint32_t b)
 }
 
 static void
-round_restored(
-	struct session *s, struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h)
+round_restored(struct session *s, struct pbox_worker_table *t, struct frag *f,
+	const struct pbox_restore_ok *m)
 {
-	uint32_t version = h->base;
+	uint32_t version = m->version;
 	const char *name = t->tensor[t->piece[f->piece].tensor].name;
 	char text[300];
 
@@ -204,9 +257,11 @@ const struct worker_discipline worker_rounds = {
 	.begin = round_begin,
 	.push = round_push,
 	.withdraw = round_withdraw,
+	.contribute = round_contribution,
 	.ask = round_ask,
 	.answers = round_answers,
 	.result = round_result,
+	.wait = round_on_wait,
 	.defers = round_defers,
 	.version = round_version,
 	.report = round_report,

@@ -424,7 +424,7 @@ static bool
 answered(struct sim *s, struct sim_worker *w)
 {
 	const struct pbox_worker_request *r = &w->request;
-	struct pbox_error_msg m = {.code = r->answer_aux};
+	struct pbox_error_msg m = {.code = r->answer_code};
 
 	if (s->code->worker_answered(w->w) == NULL)
 		return false;

@@ -53,10 +53,24 @@ lane_ask(const struct pbox_worker *w, const struct pbox_worker_table *t, const s
 {
 	(void)w;
 	(void)t;
-	if (h->type == PBOX_PULL)
-		h->flags |= PBOX_F_LATEST;
-	else
-		h->round = f->round;
+	(void)f;
+	h->flags |= PBOX_F_LATEST;
+}
+
+static void
+lane_contribution(const struct pbox_worker *w, const struct pbox_worker_table *t,
+	const struct flight *fl, struct pbox_hdr *h)
+{
+	(void)w;
+	(void)t;
+	h->round = fl->frag->round;
+}
+
+static void
+lane_wait(const struct pbox_worker *w, struct flight *fl, const struct pbox_hdr *h)
+{
+	(void)w;
+	fl->wait_missing = h->weight;
 }
 
 /** Answers to pulls have the version in round, those to pushes the clock; WAIT to a pull has 0. */
@@ -72,9 +86,12 @@ lane_answers(const struct pbox_worker *w, const struct pbox_worker_table *t,
 }
 
 static void
-lane_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h)
+lane_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h,
+	struct retained *k, struct pbox_client_stats *count)
 {
 	(void)t;
+	(void)k;
+	(void)count;
 	f->round = h->round;
 }
 
@@ -93,13 +110,13 @@ lane_version(const struct pbox_worker_table *t, const struct frag *f)
 }
 
 static void
-lane_restored(
-	struct session *s, struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h)
+lane_restored(struct session *s, struct pbox_worker_table *t, struct frag *f,
+	const struct pbox_restore_ok *m)
 {
 	(void)s;
 	(void)t;
 	(void)f;
-	(void)h;
+	(void)m;
 }
 
 static bool
@@ -117,9 +134,11 @@ static const struct worker_discipline by_clock = {
 	.begin = lane_begin,
 	.push = lane_push,
 	.withdraw = lane_withdraw,
+	.contribute = lane_contribution,
 	.ask = lane_ask,
 	.answers = lane_answers,
 	.result = lane_result,
+	.wait = lane_wait,
 	.defers = lane_defers,
 	.version = lane_version,
 	.restored = lane_restored,

@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include <pbox_job_types.h>
-#include <pbox_wire.h>
+#include <pbox_wire_data.h>
 
 /** A frame that passed pbox_frame_decode(), or pbox_frame_open(). */
 struct pbox_frame {
@@ -91,7 +91,7 @@ pbox_send_for(const struct pbox_send *s, const struct pbox_send_to *to)
 static inline struct pbox_hdr
 pbox_engine_error(const struct pbox_frame *f, uint32_t incarnation, enum pbox_errcode code)
 {
-	return (struct pbox_hdr){
+	struct pbox_hdr h = {
 		.type = PBOX_ERROR,
 		.token = f->hdr.token,
 		.job = f->hdr.job,
@@ -100,16 +100,11 @@ pbox_engine_error(const struct pbox_frame *f, uint32_t incarnation, enum pbox_er
 		.chunk = f->hdr.chunk,
 		.frag = f->hdr.frag,
 		.round = f->hdr.round,
-		.aux = (uint16_t)code,
 		.ts = f->hdr.ts,
 	};
-}
 
-/** The nonce that a PING echoes; 0: none. */
-static inline uint64_t
-pbox_echo(const struct pbox_hdr *h)
-{
-	return (uint64_t)h->base << 32 | h->round;
+	pbox_code_put(&h, code);
+	return h;
 }
 
 /** Where an endpoint's chunks live. */

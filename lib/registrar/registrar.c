@@ -175,8 +175,9 @@ pbox_registrar_shutdown(struct pbox_registrar *r, uint64_t now_ns)
 		struct pbox_job *job = r->job[i];
 
 		for (unsigned w = 0; job != NULL && w < job->workers; w++) {
-			struct pbox_send out = {.hdr = {.type = PBOX_LEFT, .aux = 1}};
+			struct pbox_send out = {.hdr = {.type = PBOX_LEFT}};
 
+			pbox_shutdown_put(&out.hdr);
 			if (registrar_has_session(job, w))
 				registrar_send(r, job, w, &out);
 		}

@@ -69,17 +69,14 @@ challenge_worker(struct pbox_registrar *r, const struct pbox_job *job, const str
 {
 	struct pbox_member *m = &job->member[f->hdr.worker];
 	struct pbox_send out = {
-		.hdr = {.type = PBOX_PING,
-			.map_epoch = PBOX_MAP_EPOCH,
-			.round = (uint32_t)nonce,
-			.base = (uint32_t)(nonce >> 32),
-			.ts = f->hdr.ts},
+		.hdr = {.type = PBOX_PING, .map_epoch = PBOX_MAP_EPOCH, .ts = f->hdr.ts},
 		.peer = &f->peer,
 	};
 
 	if (m->challenged_ns != 0 && r->now_ns - m->challenged_ns < PBOX_FRESH_ASK_NS)
 		return;
 	m->challenged_ns = r->now_ns;
+	pbox_nonce_put(&out.hdr, nonce);
 	registrar_send(r, job, f->hdr.worker, &out);
 }
 
@@ -119,7 +116,7 @@ registrar_address(struct pbox_registrar *r, struct pbox_job *job, const struct p
 			return false;
 		}
 		/* an echo from an address that the worker has left says nothing */
-		if (f->hdr.type != PBOX_PING || pbox_echo(&f->hdr) != nonce ||
+		if (f->hdr.type != PBOX_PING || pbox_nonce_get(&f->hdr) != nonce ||
 			at < atomic_load_explicit(&c->newest, memory_order_relaxed)) {
 			count_control(r, PBOX_RS_DROP_UNPROVEN);
 			challenge_worker(r, job, f, nonce);

@@ -48,12 +48,12 @@ send_kicked(struct pbox_registrar *r, const struct pbox_job *job, unsigned w, co
 			{
 				.type = PBOX_ERROR,
 				.map_epoch = PBOX_MAP_EPOCH,
-				.aux = PBOX_E_SESSION,
 			},
 		.payload = r->scratch,
 	};
 	size_t len;
 
+	pbox_code_put(&out.hdr, PBOX_E_SESSION);
 	snprintf(m.text, sizeof(m.text), "%s", why);
 	len = pbox_error_encode(r->scratch, sizeof(r->scratch), &m);
 	out.hdr.length = (uint16_t)len;

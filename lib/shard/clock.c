@@ -82,20 +82,21 @@ answer_crc(struct pbox_shard *s, const struct target *g)
 static void
 answer_push(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, bool had)
 {
+	const struct pbox_push_ok_clock m = {.clock = f->hdr.round,
+		.version = g->fragment->version,
+		.slowest = slowest_clock(g),
+		.had = had};
 	struct pbox_send out = {
 		.hdr =
 			{
 				.type = PBOX_PUSH_OK,
-				.flags = had ? PBOX_F_HAVE : 0,
 				.chunk = g->chunk,
 				.frag = g->frag,
-				.round = f->hdr.round,
-				.base = g->fragment->version,
-				.weight = slowest_clock(g),
 				.ts = f->hdr.ts,
 			},
 	};
 
+	pbox_push_ok_clock_put(&out.hdr, &m);
 	shard_send_to(s, g, &out, f->hdr.worker);
 }
 
@@ -106,6 +107,10 @@ answer_result(
 {
 	const struct pbox_table *t = g->st->t;
 	size_t bytes = pbox_payload_bytes(t->pull_format, g->elements);
+	const struct pbox_result_clock m = {.version = g->fragment->version,
+		.own = clocks_of(g)[worker],
+		.slowest = slowest_clock(g),
+		.members = g->j->n_expected};
 	struct pbox_send out = {
 		.hdr =
 			{
@@ -114,11 +119,7 @@ answer_result(
 				.chunk = g->chunk,
 				.frag = g->frag,
 				.length = (uint16_t)(bytes + t->vector),
-				.round = g->fragment->version,
-				.base = clocks_of(g)[worker],
 				.format = t->pull_format,
-				.aux = g->j->n_expected,
-				.weight = slowest_clock(g),
 				.held = held,
 				.ts = ts,
 			},
@@ -128,6 +129,7 @@ answer_result(
 		.tail = s->vector,
 	};
 
+	pbox_result_clock_put(&out.hdr, &m);
 	for (unsigned w = 0; w < t->vector; w++)
 		s->vector[w] = (uint8_t)clocks_of(g)[w];
 	out.payload_crc = s->conf.reduce->crc32c(out.payload_crc, s->vector, t->vector);
@@ -147,7 +149,7 @@ answer_result(
 static uint32_t
 lacks(const struct target *g, unsigned worker)
 {
-	return g->fragment->record->from[worker].weight - slowest_clock(g);
+	return g->fragment->record->from[worker].bound - slowest_clock(g);
 }
 
 static bool
@@ -173,7 +175,7 @@ wait_for(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 	if (!pbox_bit_get(r->want, f->hdr.worker))
 		r->arrived++;
 	pbox_bit_set(r->want, f->hdr.worker);
-	c->weight = f->hdr.base;
+	c->bound = pbox_pull_clock_get(&f->hdr).bound;
 	c->ts = f->hdr.ts;
 	c->at_us = (uint32_t)(s->now_ns / 1000);
 }
@@ -204,11 +206,10 @@ serve(struct pbox_shard *s, const struct target *g)
 
 /* ---- pushes ------------------------------------------------------------------------------------ */
 
-/* aux is the factor, as bf16. */
 static float
 factor_of(const struct pbox_frame *f)
 {
-	uint32_t bits = (uint32_t)f->hdr.aux << 16;
+	uint32_t bits = (uint32_t)pbox_push_clock_get(&f->hdr).factor << 16;
 	float x;
 
 	memcpy(&x, &bits, sizeof(x));
@@ -288,7 +289,7 @@ count_push(struct pbox_shard *s, const struct target *g, const struct pbox_frame
 static void
 count_stale(const struct target *g, const struct pbox_frame *f)
 {
-	int32_t by = pbox_serial_diff(g->fragment->version, f->hdr.base);
+	int32_t by = pbox_serial_diff(g->fragment->version, pbox_push_clock_get(&f->hdr).from);
 	unsigned class = by > 0 ? 32 - (unsigned)__builtin_clz((unsigned)by) : 0;
 
 	if (class >= PBOX_STALE_CLASSES)
@@ -433,10 +434,11 @@ clock_contribute(struct pbox_shard *s, const struct target *g, const struct pbox
 static void
 clock_pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	bool latest = (f->hdr.flags & PBOX_F_LATEST) != 0, answer;
+	const struct pbox_pull_clock m = pbox_pull_clock_get(&f->hdr);
+	bool answer;
 
 	apply_pushed(s, g, NULL);
-	answer = initialised(g) && (latest || pbox_serial_diff(slowest_clock(g), f->hdr.base) >= 0);
+	answer = initialised(g) && (m.latest || pbox_serial_diff(slowest_clock(g), m.bound) >= 0);
 	if (answer && !shard_admit_answer(s, g, f))
 		return;
 	shard_count(s, PBOX_SS_RX_PULL);
@@ -469,11 +471,12 @@ static void
 clock_wait(const struct target *g, unsigned worker, struct pbox_hdr *h)
 {
 	bool pull = h->round == 0 && is_waiting(g, worker);
+	struct pbox_wait_clock m = {.version = g->fragment->version};
 
-	h->base = g->fragment->version;
-	h->weight = !initialised(g) ? 0 : pull ? first_behind(g) : UINT32_MAX;
+	m.missing = !initialised(g) ? 0 : pull ? first_behind(g) : PBOX_WAIT_NOBODY;
 	if (pull)
-		h->aux = (uint16_t)(lacks(g, worker) < UINT16_MAX ? lacks(g, worker) : UINT16_MAX);
+		m.lacks = (uint16_t)(lacks(g, worker) < UINT16_MAX ? lacks(g, worker) : UINT16_MAX);
+	pbox_wait_clock_put(h, &m);
 }
 
 /* ---- what rounds have ---------------------------------------------------------------------------- */
@@ -557,7 +560,7 @@ const struct discipline clock_discipline = {
 	.members = clock_members,
 	.report = clock_report,
 	.late = clock_late,
-	.own = clock_own,
+	.done = clock_done,
 	.vector = pbox_clock_vector,
 	.at_cut = clock_at_cut,
 	.drop = clock_drop,

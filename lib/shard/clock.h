@@ -46,6 +46,6 @@ slowest_unknown(const struct target *g)
 /* clock_restore.c: struct discipline */
 void clock_report(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 void clock_late(const struct target *g, const struct pbox_frame *f);
-uint32_t clock_own(const struct target *g, unsigned worker);
+void clock_done(const struct target *g, unsigned worker, struct pbox_restore_ok *m);
 
 #endif /* CLOCK_H */

@@ -38,7 +38,7 @@ is_restorer(const struct target *g, unsigned worker)
 static bool
 is_same(const struct report *a, const struct report *b)
 {
-	return a->contributors == b->contributors && a->version == b->version;
+	return a->clock.epoch == b->clock.epoch && a->version == b->version;
 }
 
 /* All restorers have reported: who has the newest version? PBOX_NO_WORKER: nobody has any. */
@@ -54,8 +54,7 @@ newest_held(const struct target *g)
 		if (!is_restorer(g, w) || !pbox_bit_get(r->want, w))
 			continue;
 		b = best != PBOX_NO_WORKER ? &r->report[best] : NULL;
-		if (b == NULL ||
-			later(a->contributors, a->version, b->contributors, b->version) > 0)
+		if (b == NULL || later(a->clock.epoch, a->version, b->clock.epoch, b->version) > 0)
 			best = w;
 	}
 	return best;
@@ -69,7 +68,7 @@ begin(struct pbox_shard *s, const struct target *g)
 	bool any = false;
 
 	for (unsigned w = 0; r != NULL && w < g->j->job->workers; w++)
-		any |= is_restorer(g, w) && r->report[w].samples != 0;
+		any |= is_restorer(g, w) && r->report[w].clock.answered != 0;
 	g->fragment->version = 0;
 	g->fragment->has_result = 0;
 	shard_restored(s, g, any);
@@ -80,6 +79,7 @@ static void
 take_up(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	const struct pbox_table *t = g->st->t;
+	const struct pbox_restore_clock m = pbox_restore_clock_get(&f->hdr);
 	const struct pbox_record *r = g->fragment->record;
 	const uint8_t *vector = f->payload + f->hdr.length - t->vector;
 	uint8_t *wire = pbox_chunk_frag_wire(t, g->c, g->frag);
@@ -90,32 +90,44 @@ take_up(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f
 	if (wire != NULL)
 		memcpy(wire, f->payload, f->hdr.length - (size_t)t->vector);
 	g->fragment->crc_is_old = true;
-	g->fragment->version = f->hdr.round;
+	g->fragment->version = m.version;
 	g->fragment->has_result = 1;
 	for (unsigned w = 0; w < t->vector;
 		w++) /* of others no more is known than who is slowest */
-		clocks_of(g)[w] =
-			clock_from(is_restorer(g, w) ? r->report[w].own : f->hdr.weight, vector[w]);
-	low->clock = f->hdr.weight;
+		clocks_of(g)[w] = clock_from(
+			is_restorer(g, w) ? r->report[w].clock.own : m.slowest, vector[w]);
+	low->clock = m.slowest;
 	slowest_unknown(g);
 	low->restored = true;
-	low->version = f->hdr.round;
-	low->epoch = f->hdr.aux;
+	low->version = m.version;
+	low->epoch = m.epoch;
 	shard_restored(s, g, false);
+}
+
+static void
+note_clocks(const struct target *g, const struct pbox_frame *f)
+{
+	const struct pbox_restore_clock m = pbox_restore_clock_get(&f->hdr);
+	struct report *c = shard_note_report(g, f);
+
+	c->clock.own = m.own;
+	c->clock.answered = m.answered;
+	c->clock.epoch = m.epoch;
 }
 
 void
 clock_report(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
+	const struct pbox_restore_ok give = {.state = PBOX_RESTORE_GIVE};
 	struct pbox_record *r = g->fragment->record;
 	unsigned silent, best, w = f != NULL ? f->hdr.worker : PBOX_NO_WORKER;
 
 	if (f != NULL)
-		shard_note_report(g, f);
+		note_clocks(g, f);
 	silent = shard_first_silent(g);
 	if (silent != PBOX_NO_WORKER) {
 		if (f != NULL)
-			shard_answer_report(s, g, w, PBOX_RESTORE_NOTED, silent);
+			shard_answer_noted(s, g, w, silent);
 		return;
 	}
 	best = newest_held(g);
@@ -128,12 +140,12 @@ clock_report(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 		if (f->hdr.length > 0)
 			take_up(s, g, f);
 		else
-			shard_answer_report(s, g, w, PBOX_RESTORE_GIVE, 0);
+			shard_answer_report(s, g, w, give);
 		return;
 	}
-	shard_answer_report(s, g, best, PBOX_RESTORE_GIVE, 0);
+	shard_answer_report(s, g, best, give);
 	if (f != NULL)
-		shard_answer_report(s, g, w, PBOX_RESTORE_NOTED, best);
+		shard_answer_noted(s, g, w, best);
 }
 
 /*
@@ -144,21 +156,21 @@ void
 clock_late(const struct target *g, const struct pbox_frame *f)
 {
 	const struct slowest *low = slowest_of(g);
-	uint32_t *clock = &clocks_of(g)[f->hdr.worker], own = f->hdr.base;
-	bool have = (f->hdr.flags & PBOX_F_HAVE) != 0;
+	const struct pbox_restore_clock m = pbox_restore_clock_get(&f->hdr);
+	uint32_t *clock = &clocks_of(g)[f->hdr.worker];
 
-	if (!low->restored || (have && f->hdr.aux == g->c->epoch) ||
-		*clock - own < UINT8_MAX) /* it is what that says */
+	if (!low->restored || (m.have && m.epoch == g->c->epoch) ||
+		*clock - m.own < UINT8_MAX) /* it is what that says */
 		return;
-	if (have && later(f->hdr.aux, f->hdr.round, low->epoch, low->version) > 0)
-		*clock = own - (uint8_t)(own - *clock); /* it alone had these pushes */
+	if (m.have && later(m.epoch, m.version, low->epoch, low->version) > 0)
+		*clock = m.own - (uint8_t)(m.own - *clock); /* it alone had these pushes */
 	else
-		*clock = clock_from(own, (uint8_t)*clock);
+		*clock = clock_from(m.own, (uint8_t)*clock);
 	slowest_unknown(g);
 }
 
-uint32_t
-clock_own(const struct target *g, unsigned worker)
+void
+clock_done(const struct target *g, unsigned worker, struct pbox_restore_ok *m)
 {
-	return clocks_of(g)[worker];
+	m->own = clocks_of(g)[worker];
 }

@@ -17,6 +17,7 @@
 
 struct pbox_frame;
 struct pbox_hdr;
+struct pbox_restore_ok;
 struct pbox_shard;
 struct pbox_fragment;
 struct pbox_staging;
@@ -63,8 +64,8 @@ struct discipline {
 	void (*bring)(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 	/* It is not being restored, and a worker whose session was lost reports what it holds. NULL: that says nothing new. */
 	void (*late)(const struct target *g, const struct pbox_frame *f);
-	/* What RESTORE_OK done says of the worker's own contributions (R14.11), or of what is lost (R16.13). NULL: nothing. */
-	uint32_t (*own)(const struct target *g, unsigned worker);
+	/* What RESTORE_OK done says of the worker's own contributions (R14.11), or of what is lost (R16.13). */
+	void (*done)(const struct target *g, unsigned worker, struct pbox_restore_ok *m);
 	/* Is it what a snapshot copies? */
 	enum discipline_cut (*at_cut)(
 		const struct pbox_fragment *fragment, const struct pbox_staging *staging);

@@ -93,7 +93,7 @@ keep_contribution(
 
 	c->handle = holds ? f->handle : NULL;
 	r->payload[n.first] = holds ? f->payload : NULL;
-	c->weight = f->hdr.weight;
+	c->weight = pbox_push_samples(&f->hdr);
 	c->unverified = f->unverified;
 	c->level = (uint8_t)n.level;
 	if (n.named)
@@ -123,6 +123,33 @@ keep_contribution(
 	j->held--;
 	pbox_stat_add(&s->stats[PBOX_SS_HELD], (uint64_t)-1);
 	return false;
+}
+
+static void
+send_push_ok(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	struct pbox_send out = {
+		.hdr =
+			{
+				.type = PBOX_PUSH_OK,
+				.chunk = g->chunk,
+				.frag = g->frag,
+				.ts = f->hdr.ts,
+			},
+	};
+
+	if (g->j->named) {
+		const struct pbox_push_slots push = pbox_push_slots_get(&f->hdr);
+		const struct pbox_push_ok_slots m = {.round = push.round, .node = push.node};
+
+		pbox_push_ok_slots_put(&out.hdr, &m);
+	} else {
+		const struct pbox_push_ok_rounds m = {
+			.round = f->hdr.round, .version = g->fragment->version};
+
+		pbox_push_ok_rounds_put(&out.hdr, &m);
+	}
+	shard_send_to(s, g, &out, f->hdr.worker);
 }
 
 /* Remember whom to answer when the round is finished. */
@@ -243,7 +270,7 @@ contribute_now(
 		want_result(s, r, f);
 	} else { /* no result will say when it was sent, and copies of it keep no lease */
 		shard_heard(s, g->j, f);
-		shard_send_plain(s, g, f, PBOX_PUSH_OK);
+		send_push_ok(s, g, f);
 	}
 	if (r->arrived == r->round.need &&
 		(!is_extra(r, n.first) || completes_alone(s, g, f->hdr.worker))) {
@@ -269,7 +296,7 @@ replace_contribution(
 		return false;
 	rounds_release(s, g->j, r, n.first, n.first + 1);
 	c->handle = f->handle;
-	c->weight = f->hdr.weight;
+	c->weight = pbox_push_samples(&f->hdr);
 	c->unverified = false;
 	if (n.named)
 		c->worker = f->hdr.worker;
@@ -290,7 +317,7 @@ repeated_now(
 	shard_count(s, PBOX_SS_RX_DUP_PENDING);
 	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, 1);
 	if (f->hdr.type == PBOX_PUSH) {
-		shard_send_plain(s, g, f, PBOX_PUSH_OK);
+		send_push_ok(s, g, f);
 	} else {
 		want_result(s, g->fragment->record, f);
 		shard_send_wait(s, g, f);
@@ -311,7 +338,7 @@ repeated_done(struct pbox_shard *s, const struct target *g, const struct pbox_fr
 	shard_count(s, PBOX_SS_RX_DUP_DONE);
 	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, 1);
 	if (f->hdr.type == PBOX_PUSH)
-		shard_send_plain(s, g, f, PBOX_PUSH_OK);
+		send_push_ok(s, g, f);
 	else if (is_void(g->fragment))
 		shard_send_error(s, g, f, PBOX_E_LOST);
 	else
@@ -358,7 +385,7 @@ named_slots(const struct target *g, const struct pbox_frame *f, struct slots *n)
 	bool leaves = g->st->t->op == PBOX_OP_WEIGHTED_MEAN;
 	struct pbox_node node;
 
-	if (!pbox_node_decode(f->hdr.base, j->slots, &node))
+	if (!pbox_node_decode(pbox_push_slots_get(&f->hdr).node, j->slots, &node))
 		return false;
 	n->first = node.first;
 	end = pbox_node_end(node, j->slots);
@@ -421,7 +448,7 @@ late_now(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 	shard_count(s, PBOX_SS_RX_DUP_PENDING);
 	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, 1);
 	if (f->hdr.type == PBOX_PUSH) {
-		shard_send_plain(s, g, f, PBOX_PUSH_OK);
+		send_push_ok(s, g, f);
 		return false;
 	}
 	if (r != NULL)
@@ -691,7 +718,7 @@ const struct discipline rounds_discipline = {
 	.report = rounds_report,
 	.leave = rounds_leave,
 	.bring = rounds_bring,
-	.own = rounds_own,
+	.done = rounds_done,
 	.at_cut = rounds_at_cut,
 	.drop = rounds_drop,
 	.bytes = rounds_bytes,

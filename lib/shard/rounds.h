@@ -122,17 +122,17 @@ void rounds_report(struct pbox_shard *s, const struct target *g, const struct pb
 uint32_t rounds_highest(const struct target *g);
 
 /* rounds_carry.c */
-/* Nobody has reported yet; or f says something else than its worker's report before. */
+/* Nobody has reported yet; or a worker names another source (RESTORE) than in its report before. */
 void rounds_carry_begin(const struct target *g);
-void rounds_carry_report(const struct target *g, const struct pbox_frame *f);
+void rounds_carry_report(const struct target *g, unsigned worker, uint32_t source);
 /* All have reported, and somebody can bring what the fragment's former home has: one is asked to. f: the last report, or NULL. */
 void rounds_carry_ask(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 /* Can somebody? */
 bool rounds_may_be_carried(const struct target *g);
 /* The fragment goes on without that: count it. */
 void rounds_carry_none(const struct target *g);
-/* What RESTORE_OK says of that: 1 if it has. */
-uint32_t rounds_own(const struct target *g, unsigned worker);
+/* What RESTORE_OK says of that. */
+void rounds_done(const struct target *g, unsigned worker, struct pbox_restore_ok *m);
 void rounds_bring(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 
 #endif /* ROUNDS_H */

@@ -30,13 +30,12 @@ rounds_carry_begin(const struct target *g)
 }
 
 void
-rounds_carry_report(const struct target *g, const struct pbox_frame *f)
+rounds_carry_report(const struct target *g, unsigned worker, uint32_t source)
 {
 	const struct pbox_record *r = g->fragment->record;
-	unsigned w = f->hdr.worker;
 
-	if (!pbox_bit_get(r->has, w) || r->report[w].own != f->hdr.base)
-		pbox_bit_clear(r->expect, w);
+	if (!pbox_bit_get(r->has, worker) || r->report[worker].rounds.source != source)
+		pbox_bit_clear(r->expect, worker);
 }
 
 static bool
@@ -45,7 +44,7 @@ may_carry(const struct target *g, unsigned w)
 	const struct pbox_record *r = g->fragment->record;
 
 	return (restorers(g, w / 64) >> w % 64 & 1) != 0 && pbox_bit_get(r->has, w) &&
-	       r->report[w].own != 0 && !pbox_bit_get(r->expect, w);
+	       r->report[w].rounds.source != 0 && !pbox_bit_get(r->expect, w);
 }
 
 /* The first one, seen from a worker that differs from fragment to fragment; PBOX_NO_WORKER: none. */
@@ -70,8 +69,9 @@ rounds_may_be_carried(const struct target *g)
 static void
 ask(struct pbox_shard *s, const struct target *g)
 {
-	shard_answer_report(s, g, g->fragment->record->restoring.carrier, PBOX_RESTORE_FETCH,
-		1 + pbox_optim_states(g->st->t->optimiser));
+	shard_answer_report(s, g, g->fragment->record->restoring.carrier,
+		(struct pbox_restore_ok){.state = PBOX_RESTORE_FETCH,
+			.arrays = 1 + pbox_optim_states(g->st->t->optimiser)});
 }
 
 void
@@ -92,7 +92,7 @@ rounds_carry_ask(struct pbox_shard *s, const struct target *g, const struct pbox
 		ask(s, g);
 	}
 	if (f != NULL && asker != carrier)
-		shard_answer_report(s, g, asker, PBOX_RESTORE_NOTED, carrier);
+		shard_answer_noted(s, g, asker, carrier);
 }
 
 void
@@ -111,11 +111,11 @@ rounds_carry_none(const struct target *g)
 	atomic_fetch_add_explicit(&st->stateless, 1, memory_order_release);
 }
 
-uint32_t
-rounds_own(const struct target *g, unsigned worker)
+void
+rounds_done(const struct target *g, unsigned worker, struct pbox_restore_ok *m)
 {
 	(void)worker;
-	return g->fragment->stateless;
+	m->stateless = g->fragment->stateless;
 }
 
 /* All of it is here. */
@@ -123,12 +123,13 @@ static void
 complete(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	struct pbox_fragment *fragment = g->fragment;
+	const struct pbox_part m = pbox_part_get(&f->hdr);
 
-	fragment->version = f->hdr.round;
+	fragment->version = m.version;
 	fragment->has_result = 1;
 	fragment->stateless = 0;
-	fragment->samples = f->hdr.weight;
-	fragment->contributors = f->hdr.round == 0 ? 0 : g->j->slots; /* all, at several boxes */
+	fragment->samples = m.samples;
+	fragment->contributors = m.version == 0 ? 0 : g->j->slots; /* all, at several boxes */
 	shard_refresh_answer(s, g);
 	shard_restored(s, g, false);
 }
@@ -136,6 +137,7 @@ complete(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 static void
 answer_part(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
+	struct pbox_part m = pbox_part_get(&f->hdr);
 	struct pbox_send out = {
 		.hdr =
 			{
@@ -143,13 +145,12 @@ answer_part(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 				.flags = PBOX_F_HAVE,
 				.chunk = g->chunk,
 				.frag = g->frag,
-				.round = f->hdr.round,
-				.base = f->hdr.base,
-				.aux = f->hdr.aux,
 				.ts = f->hdr.ts,
 			},
 	};
 
+	m.samples = 0;
+	pbox_part_put(&out.hdr, &m);
 	shard_send_to(s, g, &out, f->hdr.worker);
 }
 
@@ -158,14 +159,15 @@ take_part(const struct target *g, const struct pbox_frame *f)
 {
 	const struct pbox_table *t = g->st->t;
 	struct record_restoring *r = &g->fragment->record->restoring;
+	const struct pbox_part m = pbox_part_get(&f->hdr);
 	unsigned pieces = (g->elements + t->init_elements - 1) / t->init_elements;
-	unsigned part = f->hdr.aux * pieces + f->hdr.base / t->init_elements;
+	unsigned part = m.array * pieces + m.offset / t->init_elements;
 	unsigned parts = (1 + pbox_optim_states(t->optimiser)) * pieces;
 
 	_Static_assert(PBOX_INIT_PIECES * 3 < 32, "a bit for each part");
-	if (r->parts == 0 || r->brought != f->hdr.round)
+	if (r->parts == 0 || r->brought != m.version)
 		r->parts = 0;
-	r->brought = f->hdr.round;
+	r->brought = m.version;
 	/* what was here is of an earlier version, and no copy of that any more */
 	g->fragment->has_result = 0;
 	shard_write_part(g, f);
@@ -177,9 +179,10 @@ void
 rounds_bring(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	const struct pbox_record *r = g->fragment->record;
-	uint32_t version, round = f->hdr.round;
+	const struct pbox_part m = pbox_part_get(&f->hdr);
+	uint32_t version;
 
-	if (f->hdr.aux > pbox_optim_states(g->st->t->optimiser)) {
+	if (m.array > pbox_optim_states(g->st->t->optimiser)) {
 		shard_count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
 		return;
 	}
@@ -194,7 +197,7 @@ rounds_bring(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 	if (!is_restoring(g))
 		return;
 	version = rounds_highest(g);
-	if (round != version && round != version + 1) {
+	if (m.version != version && m.version != version + 1) {
 		/* a home that the fragment has gone on from: nothing that its workers could go on with */
 		pbox_bit_set(r->expect, f->hdr.worker);
 		rounds_report(s, g, NULL);

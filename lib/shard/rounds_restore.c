@@ -23,13 +23,18 @@ static void
 note_report(const struct target *g, const struct pbox_frame *f)
 {
 	struct pbox_record *r = g->fragment->record;
+	const struct pbox_restore_rounds m = pbox_restore_rounds_get(&f->hdr);
+	struct report *c;
 
 	if (r->arrived == 0)
 		rounds_carry_begin(g);
-	if (r->arrived == 0 || shard_is_newer(f->hdr.round, r->restoring.highest))
-		r->restoring.highest = f->hdr.round;
-	rounds_carry_report(g, f);
-	shard_note_report(g, f);
+	if (r->arrived == 0 || shard_is_newer(m.version, r->restoring.highest))
+		r->restoring.highest = m.version;
+	rounds_carry_report(g, f->hdr.worker, m.source);
+	c = shard_note_report(g, f);
+	c->rounds.samples = m.samples;
+	c->rounds.source = m.source;
+	c->rounds.contributors = m.contributors;
 }
 
 /* All restorers have reported: what do they hold? */
@@ -51,8 +56,8 @@ highest(const struct target *g)
 				continue;
 			if (n == 1 || shard_is_newer(c->version, h.version)) {
 				h.version = c->version;
-				h.samples = c->samples;
-				h.contributors = c->contributors;
+				h.samples = c->rounds.samples;
+				h.contributors = c->rounds.contributors;
 				h.giver = PBOX_NO_WORKER;
 			}
 			if (h.giver == PBOX_NO_WORKER && pbox_bit_get(r->want, w))
@@ -136,6 +141,7 @@ decide(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 static void
 ask_for_payload(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
+	const struct pbox_restore_ok give = {.state = PBOX_RESTORE_GIVE};
 	struct holding h = highest(g);
 	struct pbox_record *r = g->fragment->record;
 
@@ -145,12 +151,12 @@ ask_for_payload(struct pbox_shard *s, const struct target *g, const struct pbox_
 		return;
 	}
 	if (f != NULL && f->hdr.round == h.version && pbox_bit_get(r->want, f->hdr.worker)) {
-		shard_answer_report(s, g, f->hdr.worker, PBOX_RESTORE_GIVE, 0);
+		shard_answer_report(s, g, f->hdr.worker, give);
 		return;
 	}
-	shard_answer_report(s, g, h.giver, PBOX_RESTORE_GIVE, 0);
+	shard_answer_report(s, g, h.giver, give);
 	if (f != NULL)
-		shard_answer_report(s, g, f->hdr.worker, PBOX_RESTORE_NOTED, h.giver);
+		shard_answer_noted(s, g, f->hdr.worker, h.giver);
 }
 
 void
@@ -164,5 +170,5 @@ rounds_report(struct pbox_shard *s, const struct target *g, const struct pbox_fr
 	if (silent == PBOX_NO_WORKER && !decide(s, g, f))
 		ask_for_payload(s, g, f);
 	else if (silent != PBOX_NO_WORKER && f != NULL)
-		shard_answer_report(s, g, f->hdr.worker, PBOX_RESTORE_NOTED, silent);
+		shard_answer_noted(s, g, f->hdr.worker, silent);
 }

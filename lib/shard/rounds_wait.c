@@ -65,24 +65,43 @@ rounds_missing(const struct target *g, uint64_t *set)
 	}
 }
 
+/* The worker whose slot is the first one that the round waits for. */
+static uint32_t
+first_missing(const struct target *g)
+{
+	unsigned slot = next_missing(g, 0), w;
+
+	if (slot == g->j->slots)
+		return PBOX_WAIT_NOBODY;
+	w = slots_owner(g, slot);
+	return w < g->j->job->workers ? w : PBOX_WAIT_NOBODY;
+}
+
 void
 rounds_wait_says(const struct target *g, unsigned worker, struct pbox_hdr *h)
 {
 	const struct pbox_shard_job *j = g->j;
 	const struct pbox_record *r = initialised(g) ? g->fragment->record : NULL;
-	unsigned own = own_missing(g, worker), missing;
-
-	h->base = j->named ? own : g->fragment->version;
-	if (r != NULL) {
-		h->aux = r->arrived;
-		missing = next_missing(g, 0);
-		h->weight = missing < j->slots ? slots_owner(g, missing) : UINT32_MAX;
-		if (h->weight >= j->job->workers)
-			h->weight = UINT32_MAX;
-	}
+	unsigned own = own_missing(g, worker);
 	/* who owns none has nothing to bring */
-	if (own == j->slots && (r != NULL || j->planned)) {
-		h->flags |= PBOX_F_HAVE;
-		h->base = g->fragment->version;
+	bool have = own == j->slots && (r != NULL || j->planned);
+	uint16_t arrived = r != NULL ? r->arrived : 0;
+	uint32_t missing = r != NULL ? first_missing(g) : 0;
+
+	if (j->named) {
+		const struct pbox_wait_slots m = {.version = g->fragment->version,
+			.slot = own,
+			.missing = missing,
+			.contributors = arrived,
+			.have = have};
+
+		pbox_wait_slots_put(h, &m);
+	} else {
+		const struct pbox_wait_rounds m = {.version = g->fragment->version,
+			.missing = missing,
+			.contributors = arrived,
+			.have = have};
+
+		pbox_wait_rounds_put(h, &m);
 	}
 }

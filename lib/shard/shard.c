@@ -127,6 +127,15 @@ check_session(struct pbox_shard *s, const struct pbox_frame *f, struct pbox_shar
 	return 0;
 }
 
+/* Does a piece of the fragment begin where the INIT or FETCH says? */
+static bool
+is_piece(const struct pbox_table *t, const struct pbox_hdr *h, uint32_t elements)
+{
+	uint32_t offset = pbox_part_get(h).offset;
+
+	return offset < elements && offset % t->init_elements == 0;
+}
+
 /* Format and length of R6.2, R6.4, R6.8; 0 or the drop. */
 static enum pbox_shard_stat
 check_payload(const struct pbox_frame *f, const struct target *g)
@@ -149,9 +158,7 @@ check_payload(const struct pbox_frame *f, const struct target *g)
 	if (h->type == PBOX_FETCH) {
 		if (t->mode != PBOX_MODE_OPTIMISER)
 			return 0; /* forbidden, which comes later in the order */
-		return h->length == 0 && h->base < elements && h->base % t->init_elements == 0
-			       ? 0
-			       : PBOX_SS_DROP_LENGTH;
+		return h->length == 0 && is_piece(t, h, elements) ? 0 : PBOX_SS_DROP_LENGTH;
 	}
 	if (h->type == PBOX_INIT) {
 		if (t->mode != PBOX_MODE_OPTIMISER)
@@ -161,9 +168,9 @@ check_payload(const struct pbox_frame *f, const struct target *g)
 	if (h->format != format)
 		return PBOX_SS_DROP_FORMAT;
 	if (h->type == PBOX_INIT) {
-		if (h->base >= elements || h->base % t->init_elements != 0)
+		if (!is_piece(t, h, elements))
 			return PBOX_SS_DROP_LENGTH;
-		elements -= h->base;
+		elements -= pbox_part_get(h).offset;
 		if (elements > t->init_elements)
 			elements = t->init_elements;
 	}

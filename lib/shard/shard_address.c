@@ -69,14 +69,12 @@ challenge_sender(struct pbox_shard *s, struct pbox_shard_job *j, const struct pb
 {
 	uint64_t nonce = pbox_job_challenge(j->job, f);
 	struct shard_member *m = &j->member[f->hdr.worker];
-	struct pbox_send out = {.hdr = {.type = PBOX_PING,
-					.round = (uint32_t)nonce,
-					.base = (uint32_t)(nonce >> 32),
-					.ts = f->hdr.ts}};
+	struct pbox_send out = {.hdr = {.type = PBOX_PING, .ts = f->hdr.ts}};
 
 	if (m->challenged_ns != 0 && s->now_ns - m->challenged_ns < PBOX_FRESH_ASK_NS)
 		return;
 	m->challenged_ns = s->now_ns;
+	pbox_nonce_put(&out.hdr, nonce);
 	shard_send_at(s, j, &out, f->hdr.worker, &f->peer);
 }
 
@@ -157,7 +155,7 @@ shard_ping(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_fra
 	}
 	if (!shard_address_is_proven(j, p, f)) {
 		nonce = pbox_job_challenge(j->job, f);
-		if (p != NULL && nonce == pbox_echo(&f->hdr) && !shard_is_before(p, f)) {
+		if (p != NULL && nonce == pbox_nonce_get(&f->hdr) && !shard_is_before(p, f)) {
 			if (has_declared(j, f)) /* else its first data frame is asked again */
 				shard_moved(p, f);
 			nonce = 0;

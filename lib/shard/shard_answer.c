@@ -50,8 +50,12 @@ static struct pbox_send
 shard_answer_result(const struct pbox_shard *s, const struct target *g)
 {
 	const struct pbox_table *t = g->st->t;
-
-	return (struct pbox_send){
+	const struct pbox_result_rounds m = {
+		.version = g->fragment->version,
+		.samples = g->fragment->samples,
+		.contributors = g->fragment->contributors,
+	};
+	struct pbox_send out = {
 		.hdr =
 			{
 				.type = PBOX_RESULT,
@@ -60,18 +64,17 @@ shard_answer_result(const struct pbox_shard *s, const struct target *g)
 				.chunk = g->chunk,
 				.frag = g->frag,
 				.length = (uint16_t)pbox_payload_bytes(t->pull_format, g->elements),
-				.round = g->fragment->version,
-				.base = g->fragment->version,
 				.map_epoch = g->c->epoch,
 				.format = t->pull_format,
 				.prio = g->j->edition,
-				.aux = g->fragment->contributors,
-				.weight = g->fragment->samples,
 			},
 		.payload = shard_answer_at(g),
 		.payload_crc = g->fragment->payload_crc,
 		.shared = true,
 	};
+
+	pbox_result_rounds_put(&out.hdr, &m);
+	return out;
 }
 
 /* Its address at this endpoint is one of the session that it has now: another process may have the number of one
@@ -223,26 +226,6 @@ shard_send_taken_back(struct pbox_shard *s, const struct target *g, unsigned wor
 }
 
 void
-shard_send_plain(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f,
-	enum pbox_type type)
-{
-	struct pbox_send out = {
-		.hdr =
-			{
-				.type = (uint8_t)type,
-				.chunk = f->hdr.chunk,
-				.frag = f->hdr.frag,
-				.round = f->hdr.round,
-				.base = type == PBOX_INIT_OK || g->j->named ? f->hdr.base
-									    : g->fragment->version,
-				.ts = f->hdr.ts,
-			},
-	};
-
-	shard_send_to(s, g, &out, f->hdr.worker);
-}
-
-void
 shard_send_to(struct pbox_shard *s, const struct target *g, struct pbox_send *out, unsigned worker)
 {
 	if (send_to(s, g, out, worker))
@@ -309,14 +292,13 @@ shard_send_pong(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbo
 				.type = PBOX_PONG,
 				.chunk = f->hdr.chunk,
 				.length = f->hdr.length,
-				.round = (uint32_t)nonce,
-				.base = (uint32_t)(nonce >> 32),
 				.ts = f->hdr.ts,
 			},
 		.payload = f->payload,
 		.payload_crc = pbox_crc32c(0, f->payload, f->hdr.length),
 	};
 
+	pbox_nonce_put(&out.hdr, nonce);
 	/* prove the path that was asked about */
 	shard_send_at(s, j, &out, f->hdr.worker, to);
 }

@@ -57,19 +57,30 @@ struct shard_peer {
 
 /* What is kept of a contribution, at its first slot; and of a worker's wish for the result, at the worker's number. */
 struct contribution {
-	void *handle;               /* NULL: nothing is held */
-	uint32_t weight, ts, at_us; /* ts, at_us: of the wish */
+	void *handle; /* NULL: nothing is held */
+	union {
+		uint32_t weight; /* its samples */
+		uint32_t bound;  /* clock.c: of a pull that waits */
+	};
+	uint32_t ts, at_us; /* of the wish */
 	bool unverified;
 	uint8_t level;   /* of the node that it is */
 	uint16_t worker; /* that brought it; in jobs with slots alone */
 };
 
-/* Which version a worker holds of a fragment that is being restored. */
+/* Which version a worker holds of a fragment that is being restored: what it has said by RESTORE. */
 struct report {
-	uint32_t version, samples, ts;
-	uint16_t contributors; /* of a table in clocks the epoch of that version, */
-	/* and the clock of the worker's last push that is in it; of one in rounds 1 + the box that it can bring the state from, or 0 */
-	uint32_t own;
+	uint32_t version, ts;
+	union { /* by the discipline; as in pbox_restore_rounds and pbox_restore_clock */
+		struct {
+			uint32_t samples, source;
+			uint16_t contributors;
+		} rounds;
+		struct {
+			uint32_t own, answered;
+			uint16_t epoch;
+		} clock;
+	};
 };
 
 /*
@@ -381,8 +392,8 @@ bool shard_verify(const struct pbox_frame *f);
 /* After a restart (shard_restore.c). */
 void shard_restore(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 void shard_restorers_changed(struct pbox_shard *s, struct pbox_shard_job *j);
-/* What the restorer that sends the frame holds: into the fragment's record, which is open. */
-void shard_note_report(const struct target *g, const struct pbox_frame *f);
+/* The restorer that sends the frame has reported: into the fragment's record, which is open. The discipline fills the rest. */
+struct report *shard_note_report(const struct target *g, const struct pbox_frame *f);
 /* The first restorer that has not reported, or PBOX_NO_WORKER. */
 unsigned shard_first_silent(const struct target *g);
 /* A bitmap of those that are left. */
@@ -398,8 +409,11 @@ shard_is_newer(uint32_t a, uint32_t b)
 	return a != 0 && (b == 0 || pbox_serial_diff(a, b) > 0);
 }
 /* An answer to what a worker reported last, asked for or not. */
-void shard_answer_report(struct pbox_shard *s, const struct target *g, unsigned worker,
-	enum pbox_restore how, uint32_t missing);
+void shard_answer_report(
+	struct pbox_shard *s, const struct target *g, unsigned worker, struct pbox_restore_ok m);
+/* Others have not reported, or bring what is needed: the first of them. */
+void shard_answer_noted(
+	struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t missing);
 /* The fragment has the version that it shall have, or (lost) nobody could give that: who reported hears so. */
 void shard_restored(struct pbox_shard *s, const struct target *g, bool lost);
 
@@ -461,8 +475,6 @@ void shard_send_wait(struct pbox_shard *s, const struct target *g, const struct 
 /* Without being asked: the worker's contribution is not there. */
 void shard_send_taken_back(
 	struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts);
-void shard_send_plain(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f,
-	enum pbox_type type);
 /* To the worker, wherever the frame came from (R4.9); g NULL: of no session, to where it came from. */
 void shard_send_error(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f,
 	enum pbox_errcode code);

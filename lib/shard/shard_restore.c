@@ -13,7 +13,7 @@
 
 static void
 answer_restore(struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t round,
-	uint32_t ts, enum pbox_restore how, uint32_t missing)
+	uint32_t ts, struct pbox_restore_ok m)
 {
 	const struct pbox_record *r = g->fragment->record;
 	struct pbox_send out = {
@@ -23,47 +23,48 @@ answer_restore(struct pbox_shard *s, const struct target *g, unsigned worker, ui
 				.chunk = g->chunk,
 				.frag = g->frag,
 				.round = round,
-				.base = g->fragment->version,
-				.aux = (uint16_t)how,
-				.weight = missing,
 				.ts = ts,
 			},
 	};
 
-	if (is_restoring(g) && r != NULL && shard_is_newer(r->restoring.highest, out.hdr.base))
-		out.hdr.base = r->restoring.highest;
-	if (how == PBOX_RESTORE_DONE && g->st->discipline->own != NULL)
-		out.hdr.weight = g->st->discipline->own(g, worker);
+	m.version = g->fragment->version;
+	if (is_restoring(g) && r != NULL && shard_is_newer(r->restoring.highest, m.version))
+		m.version = r->restoring.highest;
+	if (m.state == PBOX_RESTORE_DONE)
+		g->st->discipline->done(g, worker, &m);
+	pbox_restore_ok_put(&out.hdr, &m);
 	shard_send_to(s, g, &out, worker);
 }
 
 void
-shard_answer_report(struct pbox_shard *s, const struct target *g, unsigned worker,
-	enum pbox_restore how, uint32_t missing)
+shard_answer_report(
+	struct pbox_shard *s, const struct target *g, unsigned worker, struct pbox_restore_ok m)
 {
 	const struct report *c = &g->fragment->record->report[worker];
 
-	answer_restore(s, g, worker, c->version, c->ts, how, missing);
+	answer_restore(s, g, worker, c->version, c->ts, m);
 }
 
 void
+shard_answer_noted(struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t missing)
+{
+	shard_answer_report(s, g, worker,
+		(struct pbox_restore_ok){.state = PBOX_RESTORE_NOTED, .missing = missing});
+}
+
+struct report *
 shard_note_report(const struct target *g, const struct pbox_frame *f)
 {
 	struct pbox_record *r = g->fragment->record;
 	unsigned w = f->hdr.worker;
 
-	r->report[w] = (struct report){
-		.version = f->hdr.round,
-		.samples = f->hdr.weight,
-		.ts = f->hdr.ts,
-		.contributors = f->hdr.aux,
-		.own = f->hdr.base,
-	};
+	r->report[w] = (struct report){.version = f->hdr.round, .ts = f->hdr.ts};
 	r->arrived += !pbox_bit_get(r->has, w);
 	pbox_bit_set(r->has, w);
 	pbox_bit_clear(r->want, w);
 	if ((f->hdr.flags & PBOX_F_HAVE) != 0)
 		pbox_bit_set(r->want, w);
+	return &r->report[w];
 }
 
 unsigned
@@ -80,12 +81,14 @@ shard_first_silent(const struct target *g)
 	return PBOX_NO_WORKER;
 }
 
-static enum pbox_restore
+static struct pbox_restore_ok
 how_it_is(const struct pbox_fragment *fragment)
 {
 	if ((fragment->closed & PBOX_FRAGMENT_LATE) != 0)
-		return PBOX_RESTORE_LATE;
-	return (fragment->closed & PBOX_FRAGMENT_LOST) != 0 ? PBOX_RESTORE_LOST : PBOX_RESTORE_DONE;
+		return (struct pbox_restore_ok){.state = PBOX_RESTORE_LATE};
+	if ((fragment->closed & PBOX_FRAGMENT_LOST) != 0)
+		return (struct pbox_restore_ok){.state = PBOX_RESTORE_LOST};
+	return (struct pbox_restore_ok){.state = PBOX_RESTORE_DONE};
 }
 
 /* It has come from another box, and this one has given up the SETs of its next round: no fragment here needed them. */
@@ -125,7 +128,7 @@ shard_restored(struct pbox_shard *s, const struct target *g, bool lost)
 			for (uint64_t left = r->has[i] & restorers(g, i); left != 0;
 				left &= left - 1)
 				shard_answer_report(s, g, i * 64 + (unsigned)__builtin_ctzll(left),
-					how_it_is(fragment), 0);
+					how_it_is(fragment));
 		shard_record_close(s, g->j, fragment);
 	}
 	atomic_fetch_sub_explicit(&st->restoring, 1, memory_order_release);
@@ -145,15 +148,16 @@ shard_restore(struct pbox_shard *s, const struct target *g, const struct pbox_fr
 		shard_count(s, PBOX_SS_RX_RESTORE);
 		if (g->st->discipline->late != NULL && fragment->closed == 0)
 			g->st->discipline->late(g, f);
-		answer_restore(s, g, w, f->hdr.round, f->hdr.ts, how_it_is(fragment), 0);
+		answer_restore(s, g, w, f->hdr.round, f->hdr.ts, how_it_is(fragment));
 		return;
 	}
 	if ((restorers(g, w / 64) >> w % 64 & 1) == 0) {
 		unsigned silent = shard_first_silent(g);
 
 		shard_count(s, PBOX_SS_RX_RESTORE);
-		answer_restore(s, g, w, f->hdr.round, f->hdr.ts, PBOX_RESTORE_NOTED,
-			silent != PBOX_NO_WORKER ? silent : UINT32_MAX);
+		answer_restore(s, g, w, f->hdr.round, f->hdr.ts,
+			(struct pbox_restore_ok){.state = PBOX_RESTORE_NOTED,
+				.missing = silent != PBOX_NO_WORKER ? silent : PBOX_WAIT_NOBODY});
 		return;
 	}
 	if (fragment->record == NULL && shard_record_open(s, g) == NULL) {

@@ -11,9 +11,9 @@
 
 #include "shard_impl.h"
 
-/* Where piece base of an array of the fragment is; NULL: there is no such array. */
+/* Where the piece at `offset` of an array of the fragment is; NULL: there is no such array. */
 static float *
-piece_of(const struct target *g, unsigned array, uint32_t base)
+piece_of(const struct target *g, unsigned array, uint32_t offset)
 {
 	const struct pbox_table *t = g->st->t;
 	size_t at = (size_t)g->frag * t->frag_elements;
@@ -21,14 +21,14 @@ piece_of(const struct target *g, unsigned array, uint32_t base)
 	if (array > pbox_optim_states(t->optimiser))
 		return NULL;
 	if (array == 0)
-		return pbox_chunk_frag_param(t, g->c, g->frag) + base;
-	return (array == 1 ? g->c->s0 : g->c->s1) + at + base;
+		return pbox_chunk_frag_param(t, g->c, g->frag) + offset;
+	return (array == 1 ? g->c->s0 : g->c->s1) + at + offset;
 }
 
 static uint32_t
-shard_piece_elements(const struct target *g, uint32_t base)
+shard_piece_elements(const struct target *g, uint32_t offset)
 {
-	uint32_t left = g->elements - base, most = g->st->t->init_elements;
+	uint32_t left = g->elements - offset, most = g->st->t->init_elements;
 
 	return left < most ? left : most;
 }
@@ -37,13 +37,14 @@ shard_piece_elements(const struct target *g, uint32_t base)
 static bool
 stands(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	int32_t ahead = pbox_serial_diff(f->hdr.round, g->fragment->version);
+	const struct pbox_part m = pbox_part_get(&f->hdr);
+	int32_t ahead = pbox_serial_diff(m.version, g->fragment->version);
 
 	if (g->fragment->closed != 0)
 		shard_send_unready(s, g, f);
 	else if (ahead != 0)
 		shard_count(s, ahead < 0 ? PBOX_SS_DROP_ROUND_STALE : PBOX_SS_DROP_ROUND_FUTURE);
-	else if (piece_of(g, f->hdr.aux, 0) == NULL)
+	else if (piece_of(g, m.array, 0) == NULL)
 		shard_count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
 	else
 		return true;
@@ -54,6 +55,11 @@ stands(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 static bool
 send_fetched(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, bool here)
 {
+	const struct pbox_part asked = pbox_part_get(&f->hdr);
+	const struct pbox_part m = {.version = here ? g->fragment->version : 0,
+		.offset = asked.offset,
+		.samples = g->fragment->samples,
+		.array = asked.array};
 	struct pbox_send out = {
 		.hdr =
 			{
@@ -61,11 +67,7 @@ send_fetched(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 				.flags = f->hdr.flags & PBOX_F_LATEST,
 				.chunk = g->chunk,
 				.frag = g->frag,
-				.round = here ? g->fragment->version : 0,
-				.base = f->hdr.base,
 				.format = PBOX_FMT_FP32,
-				.aux = f->hdr.aux,
-				.weight = g->fragment->samples,
 				.ts = f->hdr.ts,
 			},
 	};
@@ -79,11 +81,12 @@ send_fetched(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 		return false;
 	}
 	shard_count(s, PBOX_SS_RX_FETCH);
+	pbox_part_put(&out.hdr, &m);
 	if (here) {
 		/* not shared: the next round changes it while a copy of this answer may still be queued */
-		out.payload = piece_of(g, f->hdr.aux, f->hdr.base);
+		out.payload = piece_of(g, m.array, m.offset);
 		out.hdr.length = (uint16_t)pbox_payload_bytes(
-			PBOX_FMT_FP32, shard_piece_elements(g, f->hdr.base));
+			PBOX_FMT_FP32, shard_piece_elements(g, m.offset));
 		out.payload_crc = pbox_crc32c(0, out.payload, out.hdr.length);
 	}
 	shard_send_to(s, g, &out, f->hdr.worker);
@@ -94,8 +97,10 @@ send_fetched(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 static bool
 is_last_part(const struct target *g, const struct pbox_frame *f)
 {
-	return f->hdr.aux == pbox_optim_states(g->st->t->optimiser) &&
-	       f->hdr.base + shard_piece_elements(g, f->hdr.base) == g->elements;
+	const struct pbox_part m = pbox_part_get(&f->hdr);
+
+	return m.array == pbox_optim_states(g->st->t->optimiser) &&
+	       m.offset + shard_piece_elements(g, m.offset) == g->elements;
 }
 
 void
@@ -112,7 +117,7 @@ shard_fetch_left(struct pbox_shard *s, const struct target *g, const struct pbox
 
 	if ((closed & PBOX_FRAGMENT_MOVED) == 0) /* a contribution could change it still */
 		shard_send_unready(s, g, f);
-	else if (piece_of(g, f->hdr.aux, 0) == NULL)
+	else if (piece_of(g, pbox_part_get(&f->hdr).array, 0) == NULL)
 		shard_count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
 	else if (send_fetched(s, g, f,
 			 (closed & PBOX_FRAGMENT_LOST) == 0 && g->fragment->has_result != 0) &&
@@ -137,7 +142,7 @@ shard_refresh_answer(struct pbox_shard *s, const struct target *g)
 static void
 write_piece(const struct target *g, const struct pbox_frame *f, float *to)
 {
-	size_t bytes = shard_piece_elements(g, f->hdr.base) * sizeof(*to);
+	size_t bytes = shard_piece_elements(g, pbox_part_get(&f->hdr).offset) * sizeof(*to);
 
 	if ((f->hdr.flags & PBOX_F_ZERO) != 0)
 		memset(to, 0, bytes);
@@ -148,7 +153,8 @@ write_piece(const struct target *g, const struct pbox_frame *f, float *to)
 bool
 shard_write_part(const struct target *g, const struct pbox_frame *f)
 {
-	float *to = piece_of(g, f->hdr.aux, f->hdr.base);
+	const struct pbox_part m = pbox_part_get(&f->hdr);
+	float *to = piece_of(g, m.array, m.offset);
 
 	if (to != NULL)
 		write_piece(g, f, to);
@@ -168,11 +174,31 @@ open_fragment(struct pbox_shard *s, const struct target *g)
 	}
 }
 
+static void
+send_init_ok(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	const struct pbox_part given = pbox_part_get(&f->hdr);
+	const struct pbox_part m = {.version = given.version, .offset = given.offset};
+	struct pbox_send out = {
+		.hdr =
+			{
+				.type = PBOX_INIT_OK,
+				.chunk = g->chunk,
+				.frag = g->frag,
+				.ts = f->hdr.ts,
+			},
+	};
+
+	pbox_part_put(&out.hdr, &m);
+	shard_send_to(s, g, &out, f->hdr.worker);
+}
+
 void
 shard_initialise(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	struct pbox_table *t = g->st->t;
-	unsigned which = f->hdr.base / t->init_elements;
+	uint32_t offset = pbox_part_get(&f->hdr).offset;
+	unsigned which = offset / t->init_elements;
 	unsigned pieces = (g->elements + t->init_elements - 1) / t->init_elements;
 
 	if ((g->fragment->closed & PBOX_FRAGMENT_NOT_HERE) != 0) {
@@ -181,12 +207,12 @@ shard_initialise(struct pbox_shard *s, const struct target *g, const struct pbox
 	}
 	shard_count(s, PBOX_SS_RX_INIT);
 	if (!g->fragment->has_result && (g->fragment->init & 1u << which) == 0) {
-		write_piece(g, f, piece_of(g, 0, f->hdr.base));
+		write_piece(g, f, piece_of(g, 0, offset));
 		g->fragment->init |= (uint8_t)(1u << which);
 		if (g->fragment->init == (1u << pieces) - 1)
 			open_fragment(s, g);
 	}
-	shard_send_plain(s, g, f, PBOX_INIT_OK);
+	send_init_ok(s, g, f);
 }
 
 /* Has its session given something since, here? Then this is a copy of what that replaces, or has been overtaken by it,
@@ -208,6 +234,7 @@ void
 shard_give(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	const struct pbox_record *r = g->fragment->record;
+	const struct pbox_part m = pbox_part_get(&f->hdr);
 
 	if (!stands(s, g, f))
 		return;
@@ -222,8 +249,8 @@ shard_give(struct pbox_shard *s, const struct target *g, const struct pbox_frame
 	}
 	shard_count(s, PBOX_SS_RX_INIT);
 	shard_send_batch(s);
-	write_piece(g, f, piece_of(g, f->hdr.aux, f->hdr.base));
-	if (f->hdr.aux == 0)
+	write_piece(g, f, piece_of(g, m.array, m.offset));
+	if (m.array == 0)
 		shard_refresh_answer(s, g);
-	shard_send_plain(s, g, f, PBOX_INIT_OK);
+	send_init_ok(s, g, f);
 }

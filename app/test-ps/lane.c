@@ -108,8 +108,8 @@ arp_request(struct lane *l, unsigned port, const struct pbox_net_if *nif, const 
 static bool
 is_data_error(const struct pbox_hdr *h)
 {
-	return h->type == PBOX_ERROR && h->length == 0 && h->aux != PBOX_E_SESSION &&
-	       h->aux != PBOX_E_SHUTDOWN;
+	return h->type == PBOX_ERROR && h->length == 0 && pbox_code_get(h) != PBOX_E_SESSION &&
+	       pbox_code_get(h) != PBOX_E_SHUTDOWN;
 }
 
 static void
@@ -122,7 +122,8 @@ data_frame(struct lane *l, unsigned worker, const struct pbox_hdr *h, const uint
 	else if (!auth_data_good(l, worker, h, at + PBOX_HDR_LEN))
 		lane_count(l, LS_DROP_AUTH, 1);
 	else if (h->type == PBOX_ERROR)
-		lane_fail(l, "worker %u: the box answered %s", worker, pbox_errcode_name(h->aux));
+		lane_fail(l, "worker %u: the box answered %s", worker,
+			pbox_errcode_name(pbox_code_get(h)));
 	else if (h->type == PBOX_WAIT)
 		rounds_wait(l, worker, h);
 	else if (h->type == PBOX_INIT_OK || h->type == PBOX_RESTORE_OK)

@@ -35,15 +35,16 @@ restore_send(struct lane *l, const struct control *c, struct holding *x)
 	const struct testps *t = l->t;
 	const struct fragment *f = &t->plan.f[x->f];
 	uint32_t version = version_of(l, c->worker / t->lanes, x->f);
-	bool have = version > 0 && (t->now.optimiser == PBOX_OPT_NONE || !t->opt.no_check);
+	const struct pbox_restore_rounds m = {.version = version,
+		.samples = version > 0 ? t->workers * (t->workers + 1) / 2 : 0,
+		.contributors = version > 0 ? (uint16_t)t->workers : 0,
+		.have = version > 0 && (t->now.optimiser == PBOX_OPT_NONE || !t->opt.no_check)};
 	struct pbox_hdr h = rounds_header(l, c->worker, f, PBOX_RESTORE, version);
 	struct wanted want = {0};
 
-	h.flags = have ? PBOX_F_HAVE : 0;
+	pbox_restore_rounds_put(&h, &m);
 	h.format = t->data.pull;
-	h.aux = version > 0 ? (uint16_t)t->workers : 0;
-	h.weight = version > 0 ? t->workers * (t->workers + 1) / 2 : 0;
-	if (x->give && have) {
+	if (x->give && m.have) {
 		data_want(&t->data, &l->reference, &t->plan, x->f, version, c->worker, &want);
 		h.length = (uint16_t)pbox_payload_bytes(t->data.pull, f->elements);
 	}
@@ -57,10 +58,11 @@ init_send(struct lane *l, const struct control *c, struct holding *x)
 	const struct testps *t = l->t;
 	const struct fragment *f = &t->plan.f[x->f];
 	uint32_t left = f->elements - x->base, most = pbox_init_elements(t->session.mtu);
+	const struct pbox_part m = {.offset = x->base};
 	struct pbox_hdr h = rounds_header(l, c->worker, f, PBOX_INIT, 0);
 
 	h.flags = PBOX_F_LAST;
-	h.base = x->base;
+	pbox_part_put(&h, &m);
 	h.format = PBOX_FMT_FP32;
 	h.length = (uint16_t)(RTE_MIN(left, most) * sizeof(float));
 	lane_frame(l, c->worker, &t->data_to[c->worker * t->plan.endpoints + f->endpoint], &h,
@@ -96,7 +98,7 @@ restore_turn(struct lane *l, struct control *c, enum pbox_type type)
 static void
 init_ok(struct lane *l, struct holdings *r, struct holding *x, const struct pbox_hdr *h)
 {
-	if (r->type != PBOX_INIT || h->base != x->base)
+	if (r->type != PBOX_INIT || pbox_part_get(h).offset != x->base)
 		return;
 	x->base += pbox_init_elements(l->t->session.mtu);
 	x->due = 0;
@@ -107,23 +109,25 @@ init_ok(struct lane *l, struct holdings *r, struct holding *x, const struct pbox
 static void
 restored(struct lane *l, struct holdings *r, struct holding *x, const struct pbox_hdr *h)
 {
+	const struct pbox_restore_ok m = pbox_restore_ok_get(h);
+
 	if (r->type != PBOX_RESTORE)
 		return;
-	if (h->aux == PBOX_RESTORE_GIVE) {
+	if (m.state == PBOX_RESTORE_GIVE) {
 		if (!x->give)
 			x->due = 0;
 		x->give = true;
-	} else if (h->aux == PBOX_RESTORE_LOST) {
+	} else if (m.state == PBOX_RESTORE_LOST) {
 		lane_fail(l,
 			"the box was started again, and nobody could give it round %u of fragment %u of chunk %u%s",
-			h->base, h->frag, h->chunk,
+			m.version, h->frag, h->chunk,
 			l->t->opt.no_check ? ": with --no-check parameters are not kept" : "");
-	} else if (h->aux == PBOX_RESTORE_DONE) {
+	} else if (m.state == PBOX_RESTORE_DONE) {
 		x->open = false;
 		r->out--;
 		lane_count(l, LS_RESTORED, 1);
 		if (l->reference.restored != NULL)
-			l->reference.restored[x->f] = h->base;
+			l->reference.restored[x->f] = m.version;
 	}
 }
 

@@ -98,6 +98,8 @@ rounds_contribution(struct lane *l, unsigned worker, uint32_t i, uint32_t round,
 	const struct fragment *f = &p->f[i];
 	unsigned pattern = (data_seed(round, i) + worker) % PATTERNS;
 	unsigned at = f->length * PATTERNS + pattern;
+	const struct pbox_push_rounds push = {
+		.round = round, .from = round - 1, .samples = worker + 1};
 	struct pbox_hdr h = rounds_header(l, worker, f, PBOX_PUSHPULL, round);
 	struct rte_mbuf *m = t->copy ? lane_packet(l, l->frames) : lane_head(l);
 	unsigned len = tag_of(l);
@@ -107,10 +109,8 @@ rounds_contribution(struct lane *l, unsigned worker, uint32_t i, uint32_t round,
 		return NULL;
 	h.flags = (uint16_t)(PBOX_F_LAST | flags | (len > 0 ? PBOX_F_AUTH : 0));
 	h.length = (uint16_t)pbox_payload_bytes(t->data.push, f->elements);
-	h.base = round - 1;
 	h.format = t->data.push;
-	h.aux = PBOX_LR_MUL_ONE;
-	h.weight = worker + 1;
+	pbox_push_rounds_put(&h, &push);
 	b = rte_pktmbuf_mtod(m, uint8_t *);
 	pbox_net_udp_header(&t->data_to[worker * p->endpoints + f->endpoint], b,
 		(uint16_t)(PBOX_HDR_LEN + h.length + len), l->ip_id++);

@@ -42,6 +42,7 @@
 #include <pbox_port.h>
 #include <pbox_stats.h>
 #include <pbox_wire_at.h>
+#include <pbox_wire_data.h>
 #include <pbox_worker.h>
 
 #include "compare.h"

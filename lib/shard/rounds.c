@@ -125,33 +125,6 @@ keep_contribution(
 	return false;
 }
 
-static void
-send_push_ok(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
-{
-	struct pbox_send out = {
-		.hdr =
-			{
-				.type = PBOX_PUSH_OK,
-				.chunk = g->chunk,
-				.frag = g->frag,
-				.ts = f->hdr.ts,
-			},
-	};
-
-	if (g->j->named) {
-		const struct pbox_push_slots push = pbox_push_slots_get(&f->hdr);
-		const struct pbox_push_ok_slots m = {.round = push.round, .node = push.node};
-
-		pbox_push_ok_slots_put(&out.hdr, &m);
-	} else {
-		const struct pbox_push_ok_rounds m = {
-			.round = f->hdr.round, .version = g->fragment->version};
-
-		pbox_push_ok_rounds_put(&out.hdr, &m);
-	}
-	shard_send_to(s, g, &out, f->hdr.worker);
-}
-
 /* Remember whom to answer when the round is finished. */
 static void
 want_result(struct pbox_shard *s, struct pbox_record *r, const struct pbox_frame *f)
@@ -270,7 +243,7 @@ contribute_now(
 		want_result(s, r, f);
 	} else { /* no result will say when it was sent, and copies of it keep no lease */
 		shard_heard(s, g->j, f);
-		send_push_ok(s, g, f);
+		rounds_push_ok(s, g, f);
 	}
 	if (r->arrived == r->round.need &&
 		(!is_extra(r, n.first) || completes_alone(s, g, f->hdr.worker))) {
@@ -317,7 +290,7 @@ repeated_now(
 	shard_count(s, PBOX_SS_RX_DUP_PENDING);
 	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, 1);
 	if (f->hdr.type == PBOX_PUSH) {
-		send_push_ok(s, g, f);
+		rounds_push_ok(s, g, f);
 	} else {
 		want_result(s, g->fragment->record, f);
 		shard_send_wait(s, g, f);
@@ -338,7 +311,7 @@ repeated_done(struct pbox_shard *s, const struct target *g, const struct pbox_fr
 	shard_count(s, PBOX_SS_RX_DUP_DONE);
 	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, 1);
 	if (f->hdr.type == PBOX_PUSH)
-		send_push_ok(s, g, f);
+		rounds_push_ok(s, g, f);
 	else if (is_void(g->fragment))
 		shard_send_error(s, g, f, PBOX_E_LOST);
 	else
@@ -448,7 +421,7 @@ late_now(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 	shard_count(s, PBOX_SS_RX_DUP_PENDING);
 	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, 1);
 	if (f->hdr.type == PBOX_PUSH) {
-		send_push_ok(s, g, f);
+		rounds_push_ok(s, g, f);
 		return false;
 	}
 	if (r != NULL)

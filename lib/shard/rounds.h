@@ -102,6 +102,7 @@ void *rounds_free_acc(const struct pbox_shard_job *j, const struct pbox_record *
 void rounds_missing(const struct target *g, uint64_t *set);
 void rounds_wait_says(const struct target *g, unsigned worker, struct pbox_hdr *h);
 bool rounds_has_brought(const struct target *g, unsigned worker);
+void rounds_push_ok(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 
 /* rounds_sum.c */
 /* The contribution that begins with this slot counts no more. */

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-/* What a round waits for, and what a worker is to bring. */
+/* What a round waits for, and what a worker is to bring; and that it has brought something. */
 
 #include "rounds.h"
 
@@ -104,4 +104,31 @@ rounds_wait_says(const struct target *g, unsigned worker, struct pbox_hdr *h)
 
 		pbox_wait_rounds_put(h, &m);
 	}
+}
+
+void
+rounds_push_ok(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	struct pbox_send out = {
+		.hdr =
+			{
+				.type = PBOX_PUSH_OK,
+				.chunk = g->chunk,
+				.frag = g->frag,
+				.ts = f->hdr.ts,
+			},
+	};
+
+	if (g->j->named) {
+		const struct pbox_push_slots push = pbox_push_slots_get(&f->hdr);
+		const struct pbox_push_ok_slots m = {.round = push.round, .node = push.node};
+
+		pbox_push_ok_slots_put(&out.hdr, &m);
+	} else {
+		const struct pbox_push_ok_rounds m = {
+			.round = f->hdr.round, .version = g->fragment->version};
+
+		pbox_push_ok_rounds_put(&out.hdr, &m);
+	}
+	shard_send_to(s, g, &out, f->hdr.worker);
 }

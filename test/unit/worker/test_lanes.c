@@ -109,16 +109,6 @@ lane_version(const struct pbox_worker_table *t, const struct frag *f)
 	return t->retained[table_frag_number(t, f)].version;
 }
 
-static void
-lane_restored(struct session *s, struct pbox_worker_table *t, struct frag *f,
-	const struct pbox_restore_ok *m)
-{
-	(void)s;
-	(void)t;
-	(void)f;
-	(void)m;
-}
-
 static bool
 lane_needs_from(const struct pbox_worker_table *t, uint32_t *round)
 {
@@ -141,7 +131,6 @@ static const struct worker_discipline by_clock = {
 	.wait = lane_wait,
 	.defers = lane_defers,
 	.version = lane_version,
-	.restored = lane_restored,
 	.needs_from = lane_needs_from,
 };
 

@@ -9,6 +9,8 @@
 #
 #   TORCH_IMAGES=1                      before the first one: most programs load Fashion-MNIST, which the server does for them
 #   torch_exec I torch_*.py ARGUMENT...    in the foreground, as worker_exec; what it prints comes at its end
+#   ranks NAME JOB PROGRAM...     both ranks of a job of two; their logs are NAME.0 and NAME.1. Status: of one that failed
+#   same A B                      what they print as `loss ... NUMBER` and `sum ... NUMBER` differs by 1e-5 at most, and there is some
 
 TORCH_FOLDER=$RUN_DIR/.torch TORCH_ASK='' TORCH_ANSWER=''
 declare -A TORCH_PIDS=() # what it has started
@@ -69,4 +71,29 @@ exit_status() {
 		nap 0.01
 	done
 	return "$(<"$TORCH_FOLDER/$1")"
+}
+
+LONG=300 # seconds: only a hang takes so long
+
+ranks() {
+	local name=$1 i pids=() status=0
+	export PBOX_JOB=$2
+	shift 2
+	for i in 0 1; do
+		worker_start "$i" "$RUN_DIR/$name.$i" "$PYTHON" "$@"
+		pids+=("$STARTED")
+	done
+	for i in 0 1; do
+		await "${pids[i]}" "$LONG" || status=$?
+	done
+	return "$status"
+}
+
+same() {
+	local i
+	for i in 0 1; do
+		paste <(grep -E '^(loss|sum) ' "$RUN_DIR/$1.$i") <(grep -E '^(loss|sum) ' "$RUN_DIR/$2.$i") |
+			awk '{a = $(NF / 2); b = $NF; d = a - b; if (d < 0) d = -d; if (NF % 2 || d > 1e-5 * (1 + (a < 0 ? -a : a))) {bad = 1; print}}
+				END {exit bad || NR < 4}' || return
+	done
 }

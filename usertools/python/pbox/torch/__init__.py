@@ -7,13 +7,17 @@ SGD, Adam, AdamW  optimisers that run on the box, with or without torch.distribu
 Eager           any optimiser of torch, at the worker: nobody waits for others
 all_reduce      any tensors, in place
 sync_buffers    the mean of a module's buffers
+
+To import it makes the backend "pbox" known to torch.distributed.init_process_group.
 """
 
 from ._collective import all_reduce, sync_buffers
 from ._eager import Eager
+from . import _group
 from ._hook import Hook, hook, register
 from . import _kinds
 from ._kinds import *
 from ._optim import BoxOptimizer
 
+_group.install()
 __all__ = _kinds.__all__ + ["BoxOptimizer", "Eager", "Hook", "all_reduce", "hook", "register", "sync_buffers"]

@@ -25,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .. import _buffers
 from ..errors import PBoxError, PBoxInvalid
-from . import _device, _hook, _join
+from . import _device, _group, _hook, _join
 
 _MOST_LINES = 8
 _numbers = itertools.count()
@@ -255,7 +255,9 @@ def lines() -> List[str]:
     n = _sharded()
     if n:
         said.append(f"not carried: {n} FullyShardedDataParallel modules: PBox has no reduce-scatter")
-    if carried:
+    if _group.total:
+        said.append(f"carried: {_group.total} all_reduce of the process group, {_size(_group.total_bytes)} of each rank")
+    if carried or _group.total:
         said.append("not carried: all else that the script does with torch.distributed, as broadcasts of parameters and buffers")
     return said
 

@@ -161,6 +161,15 @@ def identity(job: str, rank: int, world: int, ranks: Optional[Tuple[int, ...]] =
     return f"{said} {start}" if said and start else start
 
 
+def at_store(store: Any, job: str, rank: int, world: int) -> Optional[str]:
+    """As identity(), of a start whose store torch.distributed does not know yet: init_process_group is not over."""
+    said = os.environ.get("PBOX_RUN")
+    if said == "":
+        return None
+    start = "torch.distributed " + _from_store(store, f"pbox/{job}/{_next(job)}", rank, world, "torch.distributed's store")
+    return f"{said} {start}" if said else start
+
+
 def _start(job: str, rank: int, world: int, ranks: Optional[Tuple[int, ...]]) -> Optional[str]:
     if dist.is_available() and dist.is_initialized() and \
             (ranks is not None or (dist.get_rank() == rank and dist.get_world_size() == world)):

@@ -4,8 +4,10 @@
 
 usage: torch_group.py BACKEND WHAT...
 
-of_torch   ZeroRedundancyOptimizer with Join, object collectives, groups of a part of the ranks, PowerSGD, bf16 and fp16
+of_torch   ZeroRedundancyOptimizer with Join, object collectives, groups of a part of the ranks, PowerSGD, static_graph, sparse
+           gradients, fp64, bf16 and fp16
 lengths N  N all-reduces of as many lengths: tables and memory stay as they are
+restart    under torchrun, whose first start ends with the death of rank 1: sums of the second have nothing of the first
 wait S     one all-reduce, and after S seconds another, until one fails: prints `failed CLASS: TEXT` and the seconds that it took
 """
 
@@ -109,6 +111,31 @@ def narrow(rank):
     say("mean", float(t[0]))
 
 
+def others(rank):
+    """Kinds of models that the hook does not take, and two in one pass."""
+    torch.manual_seed(0)
+    static = DistributedDataParallel(torch.nn.Linear(130, 130), static_graph=True)
+    rows = DistributedDataParallel(torch.nn.EmbeddingBag(500, 130, sparse=True))
+    double = DistributedDataParallel(torch.nn.Linear(130, 130).double())
+    torch.manual_seed(1 + rank)
+    for k in range(2):
+        loss = double(static(rows(torch.randint(0, 500, (4, 3)))).double()).square().mean()
+        loss.backward()
+        say(f"loss others {k} {loss.item():.8f}")
+    grads = [p.grad.to_dense() if p.grad.is_sparse else p.grad for m in (static, rows, double) for p in m.parameters()]
+    say(f"sum others {sum(g.double().abs().sum().item() for g in grads):.6f}")
+
+
+def restart(rank):
+    count = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+    for k in range(3):
+        t = torch.full((70000,), (1.0 + rank) * 10 ** count)
+        dist.all_reduce(t)
+        say(f"start {count} sum {k} {float(t[0]):g} {float(t[-1]):g} ")
+        if count == 0 and k == 1 and rank == 1:
+            os._exit(1)
+
+
 def memory():
     with open("/proc/self/statm", encoding="ascii") as f:
         return int(f.read().split()[1]) * resource.getpagesize()
@@ -157,8 +184,11 @@ def main():
         sharded(rank)
         groups(rank, size)
         power(rank)
+        others(rank)
         if backend == "pbox":
             narrow(rank)
+    elif what[0] == "restart":
+        restart(rank)
     elif what[0] == "lengths":
         lengths(int(what[1]))
     else:

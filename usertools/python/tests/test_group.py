@@ -251,6 +251,19 @@ class Groups(Case):
         self.groups.clear()
         self.assertTrue(workers.within(10, lambda: all(ref() is None for ref, _ in refs)))
 
+    def test_memory_that_comes_again(self):
+        """It is in hugepages from the second time on."""
+        with mock.patch.object(_group._buffers, "prefer_huge") as prefer:
+            def rank(g, r):
+                t = torch.ones(70000)
+                for k in range(4):
+                    g.allreduce([t]).wait()
+                    g.allreduce([torch.ones(80000 + 1000 * k)]).wait()
+                return t.data_ptr()
+            at = self.ranks(2, rank)
+            for p in at:
+                self.assertEqual([c for c in prefer.call_args_list if c.args == (p, 280000)], [mock.call(p, 280000)])
+
     def test_then_waits(self):
         """What then() calls may wait for other all-reduces of the group, as PowerSGD's does."""
         def rank(g, r):

@@ -43,6 +43,7 @@ _MOST_GROUPS = 8  # of all ranks that have tables: a job has 1,024, and each tak
 _THREADS = 16  # that complete works: what then() calls may wait for other all-reduces, as PowerSGD does
 _numbers = itertools.count()  # of the groups of all ranks since init_process_group, which all ranks make in the same order
 _groups: MutableSet[Any] = weakref.WeakSet()
+_MOST_SEEN = 64  # addresses of what was reduced
 _POLL = 0.002  # seconds; of a wait with a timeout
 total, total_bytes = 0, 0  # all-reduces of this process that went over the box
 _DigestArray = ct.c_float * _pieces.HEAD
@@ -98,16 +99,16 @@ class _Reduction:
         self._mine, self._sums = _DigestArray(), _DigestArray()
         self._tail: Optional[torch.Tensor] = None
         with torch.inference_mode(tensor.is_inference()):
-            self._flat = tensor.detach().contiguous().view(-1)
-            n = self._flat.numel()
+            self.flat = tensor.detach().contiguous().view(-1)
+            n = self.flat.numel()
             self._whole = n - n % _pieces.SMALLEST
             if self._whole < n:  # the rest of its tensor is zeros
                 self._tail = torch.zeros(_pieces.SMALLEST, dtype=tensor.dtype, device="cpu")
-                self._tail[:n - self._whole].copy_(self._flat[self._whole:])
+                self._tail[:n - self._whole].copy_(self.flat[self._whole:])
 
     def submit(self, heads: _Wire) -> None:
         """In the order in which all ranks submit. Raises PBoxError."""
-        operations = self._wire.tensors.place(self._flat.numel())
+        operations = self._wire.tensors.place(self.flat.numel())
         self._left = 1 + len(operations)
         self._watched = self._group.watch.add(self._expired)
         try:
@@ -123,22 +124,22 @@ class _Reduction:
             raise
 
     def _says(self) -> str:
-        return f"{self.number} {self._wire.form} {self._wire.op} {self._flat.numel()}"
+        return f"{self.number} {self._wire.form} {self._wire.op} {self.flat.numel()}"
 
     def _io(self, pieces: List[Tuple[int, int, int]]) -> Any:
         io = (_lib.Io * len(pieces))()
-        size = self._flat.element_size()
+        size = self.flat.element_size()
         for one, (tensor, at, _) in zip(io, pieces):
             one.tensor = tensor
             if at < self._whole:
-                one.input = one.output = self._flat.data_ptr() + at * size
+                one.input = one.output = self.flat.data_ptr() + at * size
             else:
                 assert self._tail is not None
                 one.input = one.output = self._tail.data_ptr()
         return io
 
     def _start(self, table: Table, io: Any, check: Optional[Callable[[], None]]) -> None:
-        op: Operation = table.submit_io(_lib.PUSHPULL, io, len(io), (io, self._flat, self._tail, self._mine, self._sums))
+        op: Operation = table.submit_io(_lib.PUSHPULL, io, len(io), (io, self.flat, self._tail, self._mine, self._sums))
 
         def done(err: Optional[BaseException]) -> None:
             if err is None and check is not None:
@@ -154,7 +155,7 @@ class _Reduction:
         n = self._group.size()
         if any(theirs != n * mine for mine, theirs in zip(self._mine, self._sums)):
             raise PBoxMismatch(
-                f"rank {self._group.rank()} reduces {self._flat.numel()} elements of {self._wire.form} ({self._wire.op}) as all_reduce {self.number} of its "
+                f"rank {self._group.rank()} reduces {self.flat.numel()} elements of {self._wire.form} ({self._wire.op}) as all_reduce {self.number} of its "
                 "process group, and other ranks reduce something else: all ranks call all_reduce of a group with tensors of the same size "
                 "and dtype, in the same order")
 
@@ -177,7 +178,7 @@ class _Reduction:
             why = client.why()
         except PBoxError as e:
             why = str(e)
-        err = PBoxDeadline(f"all_reduce {self.number} of the process group, of {self._flat.numel()} elements, was not done within "
+        err = PBoxDeadline(f"all_reduce {self.number} of the process group, of {self.flat.numel()} elements, was not done within "
                            f"{self._group.watch.seconds:g} s: {why}")
         self._group.error = self._group.error or err
         self._group.run(lambda: self._finish(err))
@@ -188,9 +189,9 @@ class _Reduction:
             try:
                 with torch.inference_mode(self._tensor.is_inference()):
                     if self._tail is not None:
-                        self._flat[self._whole:].copy_(self._tail[:self._flat.numel() - self._whole])
+                        self.flat[self._whole:].copy_(self._tail[:self.flat.numel() - self._whole])
                     if not self._tensor.is_contiguous():
-                        self._tensor.detach().copy_(self._flat.view(self._tensor.shape))
+                        self._tensor.detach().copy_(self.flat.view(self._tensor.shape))
             except BaseException as e:
                 err = e
         self.outcome.error = err
@@ -341,6 +342,7 @@ class Group(_Inner):
         self._closed, self._pid = False, os.getpid()
         self._wires: Dict[Tuple[str, str], _Wire] = {}
         self._heads: Optional[_Wire] = None
+        self._seen: Dict[Tuple[int, int], int] = {}
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="pbox-group")
         try:
             self._executor.submit(int)  # a thread is there before anything is sent
@@ -380,11 +382,22 @@ class Group(_Inner):
                 raise
             assert self._heads is not None
             reduction = _Reduction(self, self.carried + 1, tensor, wire)
+            self._looks_at(reduction.flat)
             self.carried += 1
             total, total_bytes = total + 1, total_bytes + tensor.numel() * tensor.element_size()
             reduction.submit(self._heads)
         _given.work = _Work(reduction)
         return _given.work
+
+    def _looks_at(self, flat: torch.Tensor) -> None:
+        """Memory that comes for the second time, as DDP's buckets do, is better in hugepages."""
+        place = flat.data_ptr(), flat.numel() * flat.element_size()
+        times = self._seen.get(place, 0) + 1
+        if len(self._seen) >= _MOST_SEEN and times == 1:
+            self._seen.clear()
+        self._seen[place] = times
+        if times == 2:
+            _buffers.prefer_huge(*place)
 
     def _check(self) -> None:
         if self._closed:

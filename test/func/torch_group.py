@@ -8,6 +8,7 @@ of_torch   ZeroRedundancyOptimizer with Join, object collectives, groups of a pa
            gradients, fp64, bf16 and fp16
 lengths N  N all-reduces of as many lengths: tables and memory stay as they are
 restart    under torchrun, whose first start ends with the death of rank 1: sums of the second have nothing of the first
+spawn      both ranks by mp.spawn
 wait S     one all-reduce, and after S seconds another, until one fails: prints `failed CLASS: TEXT` and the seconds that it took
 """
 
@@ -19,6 +20,7 @@ import time
 
 import torch
 import torch.distributed as dist
+import torch.multiprocessing
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 from torch.distributed.algorithms.join import Join
 from torch.distributed.optim import ZeroRedundancyOptimizer
@@ -136,6 +138,14 @@ def restart(rank):
             os._exit(1)
 
 
+def spawned(rank):
+    dist.init_process_group("pbox", init_method="tcp://127.0.0.1:29513", rank=rank, world_size=2)
+    t = torch.full((20000,), 1.0 + rank)
+    dist.all_reduce(t)
+    say(f"spawned {float(t[0])} {_group.total} ")
+    dist.barrier()
+
+
 def memory():
     with open("/proc/self/statm", encoding="ascii") as f:
         return int(f.read().split()[1]) * resource.getpagesize()
@@ -172,6 +182,9 @@ def wait(pause):
 
 def main():
     backend, *what = sys.argv[1:]
+    if what == ["spawn"]:
+        torch.multiprocessing.spawn(spawned, nprocs=2)
+        return
     limit = datetime.timedelta(seconds=float(os.environ.get("LIMIT", 1800)))
     try:
         dist.init_process_group(backend, timeout=limit)
@@ -199,4 +212,5 @@ def main():
     dist.destroy_process_group()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
 """Puts a hook into every DistributedDataParallel model in place of torch's own all-reduce: PBox's, or torch's
-allreduce_hook, which shows what any hook changes for a test.
+allreduce_hook, which shows what any hook changes for a test. Or the process group "pbox" in place of Gloo's: then all that can be goes over the
+box, small tensors too.
 
 A test may register a hook of its own, and torch takes one. So PBox's is made with the model, which all ranks make, and
 given to torch with the first forward pass or Join, if there is no other by then.
 """
 
 import functools
+import os
 import weakref
 
 import torch.distributed as dist
@@ -56,8 +58,30 @@ def _give(model):
         DistributedDataParallel.register_comm_hook(model, *waiting)
 
 
+def _install_group():
+    begin = dist.init_process_group
+
+    @functools.wraps(begin)
+    def init_process_group(backend, *args, **kwargs):
+        return begin("pbox" if backend == "gloo" else backend, *args, **kwargs)
+    dist.init_process_group = init_process_group
+    os.environ["PBOX_JOB"] = "ranks-0-1-2"
+    # Join gives the reducer the work of an all-reduce of one element, and torch 1.13 does not keep the Python part of that
+    pbox.torch._group.LEAST = 64
+
+
+def count():
+    """What the box has reduced for this process."""
+    return reduced + pbox.torch._group.total
+
+
 def install(kind, timeout):
-    """kind: "pbox" or "allreduce_hook"."""
+    """kind: "pbox" or "allreduce_hook"; "group"; or "gloo": nothing is changed."""
+    if kind == "group":
+        _install_group()
+    if kind in ("group", "gloo"):
+        return
+
     def before(cls, name, do):
         original = getattr(cls, name)
 

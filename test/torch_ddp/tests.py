@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
 """torch's own tests of DistributedDataParallel (torch.testing, as installed), with PBox's hook in place of its
-all-reduce; for ddp. One that fails runs again with torch's allreduce_hook: where that fails as well, it is no
-matter of ours. Prints a line for each test, with the reason where it fails.
+all-reduce, or over the process group "pbox"; for ddp and group. One that fails runs again with torch's allreduce_hook, or over Gloo: where that
+fails as well, it is no matter of ours. Prints a line for each test, with the reason where it fails.
 
     tests.py [NAME...]     those whose name has the text in it; default: all
 """
@@ -39,6 +39,7 @@ import hooks  # noqa: E402
 EVENTS = "it counts the all-reduces of Gloo, and the box makes them"
 EXPECTED = {name: ("Scalars are not equal", EVENTS) for name in (
     "test_ddp_profiling_autograd_profiler", "test_ddp_profiling_torch_profiler")}
+OTHER = {"pbox": "allreduce_hook", "group": "gloo"}  # what shows whether a failure is a matter of ours
 UNEVEN = "test_ddp_uneven_inputs", 252  # its cases: 21 models and settings, each with 12 numbers of steps of the ranks
 LOGS = os.environ.get("TORCH_DDP_LOGS") or tempfile.mkdtemp()  # what the processes of a test print
 SECONDS = {"test_ddp_uneven_inputs": 1500}
@@ -81,7 +82,7 @@ class Tests(theirs.TestDistBackend, theirs.DistributedTest._DistTestBase):
             super()._run(rank, test_name, file_name, pipe)
         finally:
             hooks.close()
-            note("reduced", hooks.reduced)
+            note("reduced", hooks.count())
 
     def _run_uneven_inputs_test(self, test_case, iteration_mapping, find_unused_params):
         if test_case.name == "large_conv_model":
@@ -126,7 +127,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("names", nargs="*")
     p.add_argument("--list", action="store_true")
-    p.add_argument("--hook", choices=("pbox", "allreduce_hook"), default="pbox")
+    p.add_argument("--hook", choices=(*OTHER, *OTHER.values()), default="pbox")
     args = p.parse_args()
     names = [n for n in sorted(dir(theirs.DistributedTest._DistTestBase)) if n.startswith("test_") and uses_ddp(n)
              and (not args.names or any(x in n for x in args.names))]
@@ -138,14 +139,14 @@ def main():
     for name in names:
         began = time.monotonic()
         verdict, why = run(name, args.hook)
-        if verdict == "fail" and args.hook == "pbox":
-            other, other_why = run(name, "allreduce_hook")
+        if verdict == "fail" and args.hook in OTHER:
+            other, other_why = run(name, OTHER[args.hook])
             if other != "ok":
-                verdict, why = "skip", f"torch's own allreduce_hook does not pass either: {other_why}"
+                verdict, why = "skip", f"torch's own {OTHER[args.hook]} does not pass either: {other_why}"
             elif name in EXPECTED and re.search(EXPECTED[name][0], why):
                 verdict, why = "skip", f"{EXPECTED[name][1]}: {why}"
-        if name == UNEVEN[0] and verdict == "ok" and len(noted("cases.pbox")) != RANKS * UNEVEN[1]:
-            verdict, why = "fail", f"{len(noted('cases.pbox'))} cases in {RANKS} ranks, and not {UNEVEN[1]} in each"
+        if name == UNEVEN[0] and verdict == "ok" and len(noted(f"cases.{args.hook}")) != RANKS * UNEVEN[1]:
+            verdict, why = "fail", f"{len(noted(f'cases.{args.hook}'))} cases in {RANKS} ranks, and not {UNEVEN[1]} in each"
         word, count = {"ok": ("ok", "passed"), "skip": ("skip", "skipped"), "fail": ("not ok", "failed")}[verdict]
         counts[count] += 1
         print(f"{word} - {name}" + (f": {why}" if why else "") + f"  ({time.monotonic() - began:.1f} s)", flush=True)

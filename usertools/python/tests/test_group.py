@@ -275,6 +275,17 @@ class Groups(Case):
             return g.allreduce([torch.ones(1 << 15)]).get_future().then(more).wait()
         self.assertEqual(self.ranks(2, rank), [16, 16])
 
+    def test_gloo_calls(self):
+        """An all-reduce in what a thread of Gloo calls, which is no thread of Python."""
+        def rank(g, r):
+            got = []
+            for _ in range(20):
+                def more(f):
+                    return g.allreduce([torch.ones(1 << 15)]).get_future().wait()[0]
+                got.append(g.allreduce([torch.ones(5)]).get_future().then(more).wait()[0])
+            return sum(float(t) for t in got)
+        self.assertEqual(self.ranks(2, rank), [40, 40])
+
     def test_lengths(self):
         """No table for a length."""
         def rank(g, r):

@@ -251,11 +251,6 @@ class _Work(dist._Work):
         self.wait()
 
 
-# The last work that a thread was given: torch 1.13 does not keep the Python part of a work, which C++ (DDP) asks for its future at once, from
-# this thread; it may be complete by then.
-_given = threading.local()
-
-
 def _on_gpu(args: Any) -> bool:
     """Is the first tensor, in whatever lists, on a GPU?"""
     for a in args:
@@ -343,6 +338,9 @@ class Group(_Inner):
         self._wires: Dict[Tuple[str, str], _Wire] = {}
         self._heads: Optional[_Wire] = None
         self._seen: Dict[Tuple[int, int], int] = {}
+        # The last work of each thread: torch 1.13 does not keep the Python part of a work, which C++ (DDP) asks for its future at once, from the same
+        # thread; it may be complete by then. Not in a threading.local(): threads of Gloo lose theirs where no Python can run any more
+        self._given: Dict[int, _Work] = {}
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="pbox-group")
         try:
             self._executor.submit(int)  # a thread is there before anything is sent
@@ -386,8 +384,8 @@ class Group(_Inner):
             self.carried += 1
             total, total_bytes = total + 1, total_bytes + tensor.numel() * tensor.element_size()
             reduction.submit(self._heads)
-        _given.work = _Work(reduction)
-        return _given.work
+        work = self._given[threading.get_ident()] = _Work(reduction)
+        return work
 
     def _looks_at(self, flat: torch.Tensor) -> None:
         """Memory that comes for the second time, as DDP's buckets do, is better in hugepages."""

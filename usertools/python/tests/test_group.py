@@ -487,6 +487,19 @@ class Alone(Case):
         self.assertIsInstance(group, _group.Group)
         dist.barrier()
 
+    def test_hook_as_well(self):
+        """A script that registers the hook, and has the group: one session, and gradients are the hook's."""
+        self.begin()
+        before = _group.total
+        ddp = DistributedDataParallel(network())
+        hook = pbox.torch.register(ddp)
+        self.assertIs(hook.client, dist.distributed_c10d._get_default_group().session.client)
+        self.assertTrue(torch.equal(self.train(ddp), self.train(network())))
+        self.assertEqual((hook.rounds, _group.total), (4, before))
+        hook.close()
+        dist.all_reduce(torch.ones(1 << 15))
+        self.assertEqual(_group.total, before + 1)
+
     def test_error_in_backward(self):
         self.begin()
         ddp = DistributedDataParallel(network())

@@ -25,6 +25,7 @@ carry_is_home(const struct pbox_worker *w, const struct pbox_worker_table *t, st
 {
 	if (w->boxes < 2)
 		return;
+	assert(t->chunk[f->chunk].box < w->boxes);
 	f->at_box = (uint8_t)(t->chunk[f->chunk].box + 1);
 	f->at_endpoint = (uint8_t)t->chunk[f->chunk].endpoint;
 }
@@ -32,6 +33,7 @@ carry_is_home(const struct pbox_worker *w, const struct pbox_worker_table *t, st
 uint32_t
 carry_source(const struct pbox_worker *w, const struct pbox_worker_table *t, const struct frag *f)
 {
+	assert(f->at_box <= w->boxes);
 	if (f->at_box == 0 || f->at_box == t->chunk[f->chunk].box + 1 || w->box[f->at_box - 1]->out)
 		return 0;
 	return f->at_box;
@@ -58,6 +60,7 @@ carry_begin(struct pbox_worker *w, struct pbox_worker_table *t, struct frag *f, 
 {
 	struct carry *c;
 
+	assert(carry_source(w, t, f) != 0); /* else there is nothing to bring */
 	if (f->carried)
 		return 0;
 	c = calloc(1, sizeof(*c));
@@ -78,6 +81,7 @@ carry_remove(struct pbox_worker *w, struct carry **at)
 {
 	struct carry *c = *at;
 
+	assert(c->f->carried);
 	*at = c->next;
 	if (*at == NULL)
 		w->carries.tail = at;
@@ -158,6 +162,7 @@ part_send(struct pbox_worker *w, struct carry *c)
 	struct pbox_hdr h;
 	uint64_t pause;
 
+	assert(c->f->carried && c->part != NULL && c->base < frag_elements(c->t, c->f));
 	if (!may_send(s)) {
 		c->due_ns = w->now + CARRY_LEAST;
 		return;
@@ -218,6 +223,7 @@ on_part(struct pbox_worker *w, struct carry *c, const struct rx_frame *r)
 	const struct pbox_hdr *h = &r->hdr;
 	const struct pbox_part m = pbox_part_get(h);
 
+	assert(!c->giving);
 	if (h->length == 0) { /* it has nothing of the fragment */
 		struct pbox_worker_table *t = c->t;
 		struct frag *f = c->f;
@@ -249,6 +255,7 @@ on_part(struct pbox_worker *w, struct carry *c, const struct rx_frame *r)
 static void
 on_part_taken(struct pbox_worker *w, struct carry *c)
 {
+	assert(c->giving && c->known); /* what was brought had come */
 	c->giving = false;
 	c->due_ns = c->tries = 0;
 	c->base += c->t->init_elements;

@@ -49,6 +49,7 @@ add_refs(struct pbox_worker *w, struct pbox_worker_table *t)
 		cap *= 2;
 	if (cap < need)
 		return -ENOMEM;
+	assert((cap & (cap - 1)) == 0 && w->refs_used + t->chunks <= cap / 2);
 	if (cap != w->refs_cap) {
 		struct chunk_ref *refs = calloc(cap, sizeof(*refs));
 
@@ -83,6 +84,7 @@ cut_tensor(struct pbox_worker *w, struct pbox_worker_table *t, uint32_t tensor, 
 				list[n++] = by[i];
 		q->by_count = x->by_first + n - q->by_first;
 	}
+	assert(n == x->by_count); /* each piece is of one lane */
 	memcpy(by, list, n * sizeof(*by));
 }
 

@@ -15,6 +15,7 @@ flight_contribution(const struct pbox_worker *w, const struct pbox_worker_table 
 	const struct frag *f = fl->frag;
 	uint32_t count = frag_elements(t, f);
 
+	assert(flight_is_push(fl) && (!fl->redo || fl->node == 0));
 	t->discipline->contribute(w, t, fl, h);
 	h->flags |= PBOX_F_LAST;
 	h->format = t->push_format;
@@ -37,6 +38,7 @@ flight_init(const struct pbox_worker_table *t, const struct flight *fl, struct p
 	struct pbox_part m = {.offset = fl->base};
 	uint32_t count = frag_elements(t, f) - fl->base;
 
+	assert(fl->base < frag_elements(t, f));
 	if (count > t->init_elements)
 		count = t->init_elements;
 	h->format = PBOX_FMT_FP32;
@@ -70,6 +72,7 @@ flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 	unsigned n = 0;
 	struct pbox_hdr h;
 
+	assert(fl->state != FLIGHT_FREE && f->state == FRAG_FLIGHT && &ep->flight[f->flight] == fl);
 	/* a worker without slots in this round only asks for its result */
 	probe |= flight_is_push(fl) && nodes_of(w, t) == 0;
 	header_fill(ep->s, &h, probe ? PBOX_PULL : flight_frame_type(w, fl), ep->lane->now);
@@ -129,6 +132,8 @@ flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool overtakes)
 	struct flight *fl = ep->free;
 
 	assert(f->state == FRAG_IDLE && ep->in_flight < ep->win.max && fl != NULL);
+	/* a box hears what the worker has before anything else of the fragment (R10.5, R16.10) */
+	assert(type == PBOX_RESTORE || !frag_restoring(w->table[f->table], f));
 	ep->free = fl->next;
 	*fl = (struct flight){.frag = f,
 		.type = type,
@@ -169,6 +174,7 @@ flight_land(struct ep *ep, struct flight *fl)
 	struct frag *f = fl->frag;
 
 	assert(fl->state != FLIGHT_FREE && f->state == FRAG_FLIGHT && ep->in_flight > 0);
+	assert(*overtaking_of(ep, fl) >= fl->overtakes && ep->waiting <= ep->in_flight);
 	timer_unlist(ep, fl);
 	ep->waiting -= fl->state == FLIGHT_WAITING;
 	*overtaking_of(ep, fl) -= fl->overtakes;
@@ -184,6 +190,7 @@ flight_land(struct ep *ep, struct flight *fl)
 void
 flight_withdraw(struct pbox_worker_table *t, struct flight *fl)
 {
+	assert(fl->state != FLIGHT_FREE && fl->frag->state == FRAG_FLIGHT);
 	if (!flight_is_push(fl) || fl->again || fl->redo)
 		return;
 	t->discipline->withdraw(fl->frag);

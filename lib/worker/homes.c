@@ -16,6 +16,7 @@ chunk_moves(
 {
 	struct chunk *k = &t->chunk[i];
 
+	assert(n->box < w->boxes && !w->box[n->box]->out && n->epoch != k->epoch);
 	k->box = n->box;
 	k->endpoint = n->endpoint;
 	k->epoch = n->epoch;
@@ -29,6 +30,7 @@ chunk_moves(
 static void
 homes_recount(struct pbox_worker *w)
 {
+	assert(w->boxes > 1);
 	w->homes.left = 0;
 	for (unsigned b = 0; b < w->boxes; b++)
 		w->box[b]->moving = (struct moving){0};
@@ -101,6 +103,7 @@ homes_switch(struct pbox_worker *w)
 	struct spread *x = &w->homes.spread;
 	uint32_t moved = 0;
 
+	assert(x->next != NULL && !x->only && x->phase == SPREAD_SHOW && x->tables <= w->tables);
 	for (uint32_t i = 0; i < x->tables; i++)
 		for (uint32_t k = 0; k < w->table[i]->chunks; k++) {
 			moved += x->next[i][k].epoch != w->table[i]->chunk[k].epoch;

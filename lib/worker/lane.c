@@ -28,6 +28,8 @@ lane_of(const struct session *s, unsigned i)
 {
 	const struct pbox_worker *w = s->w;
 
+	assert(i < PBOX_MAX_ENDPOINTS);
+
 	return w->lane[(s->index + i) % w->lanes];
 }
 

@@ -116,6 +116,7 @@ loss_result(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t
 static void
 enter(struct ep *ep, struct flight *fl, enum flight_state state)
 {
+	assert(state != FLIGHT_FREE && fl->state != FLIGHT_FREE);
 	ep->waiting += (state == FLIGHT_WAITING) - (fl->state == FLIGHT_WAITING);
 	fl->state = state;
 }
@@ -138,6 +139,7 @@ suspect(struct ep *ep, struct flight *fl)
 	struct pbox_worker *w = ep->s->w;
 	uint8_t type = flight_frame_type(w, fl);
 
+	assert(fl->frag->state == FRAG_FLIGHT);
 	if (type == PBOX_PULL || (type == PBOX_PUSHPULL && fl->state != FLIGHT_DEFERRED &&
 					 loss_table(ep, fl)->discipline->probes)) {
 		if (fl->state == FLIGHT_SENT)

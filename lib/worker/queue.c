@@ -38,6 +38,7 @@ queue_fail(struct pbox_worker_op *op, int code, const char *text)
 static void
 queue_unlink(struct pbox_worker *w, struct pbox_worker_op *op)
 {
+	assert(op->failing || op->open == 0); /* no piece of it is under way */
 	if (op->all_prev != NULL)
 		op->all_prev->all_next = op->all_next;
 	else if (w->ops == op)
@@ -261,6 +262,7 @@ piece_begin(struct pbox_worker_table *t, struct piece *p, struct pbox_worker_ent
 {
 	struct frag *f = &t->frag[p->frag];
 
+	assert(p->entry == NULL && e->left > 0);
 	p->entry = e;
 	(*queue_wanted(f, e->op))++;
 	if (e->op->kind == PBOX_CLIENT_PULL && f->lost)
@@ -290,6 +292,7 @@ piece_advance(struct pbox_worker *w, struct pbox_worker_table *t, struct piece *
 {
 	struct queue *x = table_queue_of(t, p);
 
+	assert(p->entry == NULL);
 	while (e != NULL && (e->started || (e == x->starts && p->offset < x->started_to))) {
 		struct pbox_worker_entry *next = e->next;
 
@@ -371,6 +374,8 @@ push_ready(struct pbox_worker *w, const struct pbox_worker_table *t, struct frag
 	struct ready *r = table_is_pull_lane(t, f) ? queue_pulls(ep) : &ep->ready;
 	struct frag **at = &r->first[f->prio];
 
+	assert(f->state == FRAG_IDLE && r != NULL);
+
 	if (*at != NULL && by_order(r->last[f->prio], f) <= 0)
 		at = &r->last[f->prio]->next;
 	while (*at != NULL && by_order(*at, f) <= 0)
@@ -389,6 +394,7 @@ queue_take(struct ready *r, unsigned prio)
 {
 	struct frag *f = r->first[prio];
 
+	assert(f != NULL && f->state == FRAG_QUEUED && f->prio == prio && r->n > 0);
 	r->first[prio] = f->next;
 	r->n--;
 	if (f->next == NULL)
@@ -516,6 +522,7 @@ frag_rank(const struct pbox_worker_table *t, struct frag *f)
 void
 queue_check(struct pbox_worker *w, struct pbox_worker_table *t, struct frag *f)
 {
+	assert(f->pushes <= f->pieces && f->inits <= f->pieces && f->states <= f->pieces);
 	if (frag_restoring(t, f) || !is_ready(f))
 		return;
 	frag_rank(t, f);
@@ -527,6 +534,7 @@ ready_clear(struct ready *r)
 {
 	for (struct frag *f; (f = queue_first(r, NULL)) != NULL;)
 		queue_take(r, f->prio)->state = FRAG_IDLE;
+	assert(r->n == 0);
 }
 
 void

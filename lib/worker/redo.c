@@ -48,6 +48,7 @@ free_slot(const struct redo *r)
 {
 	unsigned used = 0;
 
+	assert(r->n < REDO_MAX);
 	for (unsigned i = 0; i < r->n; i++)
 		used |= 1u << r->slot[i];
 	return (uint8_t)__builtin_ctz(~used);
@@ -62,6 +63,7 @@ redo_keep(struct pbox_worker_table *t, const struct frag *f)
 	unsigned n, i = r->n;
 	uint8_t *to;
 
+	assert(r->owed == 0 && !f->owes); /* what is owed goes first, and clocks do not fall */
 	if (i > 0 && r->first + i - 1 == f->round)
 		i = --r->n; /* sent before, and never answered: what is sent now counts */
 	r->counted = r->ended = false;
@@ -108,6 +110,7 @@ redo_shown(struct pbox_worker_table *t, const struct frag *f, uint32_t own)
 	memmove(r->weight, r->weight + n, r->n * sizeof(r->weight[0]));
 	memmove(r->factor, r->factor + n, r->n * sizeof(r->factor[0]));
 	memmove(r->slot, r->slot + n, r->n * sizeof(r->slot[0]));
+	assert(r->owed <= r->n && r->n <= REDO_MAX);
 }
 
 static void
@@ -145,6 +148,7 @@ redo_begin(struct pbox_worker_table *t, struct frag *f, uint32_t clock)
 void
 redo_done(struct pbox_worker_table *t, struct frag *f)
 {
+	assert(f->owes && redo_of(t, f)->owed > 0);
 	set_owes(t, f, --redo_of(t, f)->owed > 0);
 }
 

@@ -130,6 +130,9 @@ same_session(const struct session *s, const struct pbox_welcome *m)
 static void
 rejoin_finish(struct session *s)
 {
+	assert(s->w->tables == 0 || (s->rejoin.left == 0 && s->rejoin.table + 1 == s->w->tables));
+	for (uint32_t i = 0; i < s->w->tables; i++)
+		assert_walk((s->w->table[i]->restoring >> s->index & 1) == 0);
 	s->rejoin.phase = PHASE_NONE;
 	s->rejoin.reporting = NULL;
 	rejoin_close(s);
@@ -141,6 +144,10 @@ rejoin_finish(struct session *s)
 static void
 phase_table(struct session *s, uint32_t table, enum rejoin_phase phase)
 {
+	/* a table goes through the phases in their order, and tables one after the other */
+	assert(phase > s->rejoin.phase || table > s->rejoin.table || phase == PHASE_DECLARE ||
+		phase == PHASE_MAP);
+	assert(table < s->w->tables || s->w->tables == 0);
 	s->rejoin.phase = phase;
 	s->rejoin.table = table;
 	pager_reset(&s->rejoin.pages);
@@ -164,6 +171,7 @@ begin_again(struct session *s)
 	struct pbox_worker *w = s->w;
 	const struct pbox_welcome *m = &s->join.welcome;
 
+	assert(s->join.done && s->join.rc == 0 && !r->joining);
 	if (m->worker != w->worker || m->workers != w->workers) {
 		text_fail(w, PBOX_C_REFUSED,
 			"the box at %s came back and made worker %u of %u of this one, which is %u of %u",
@@ -239,6 +247,7 @@ not_again(struct session *s)
 static void
 join_ended(struct session *s)
 {
+	assert(s->join.done && s->rejoin.joining);
 	s->rejoin.joining = false;
 	if (s->index > 0 && s->join.rc == PBOX_C_RUN_ENDED) {
 		ask_first(s);
@@ -293,6 +302,7 @@ tick_map(struct session *s)
 	struct page *p;
 	int rc;
 
+	assert((t->restoring >> s->index & 1) != 0);
 	if (r->map.seen.got == NULL) {
 		r->map.seen.got = calloc(t->chunks + 1, 1);
 		if (r->map.seen.got == NULL) {
@@ -321,6 +331,7 @@ tick_homes(struct session *s)
 	struct spread *x = &s->rejoin.homes;
 	struct pbox_worker_table *t = s->w->table[s->rejoin.table];
 
+	assert(s->w->boxes > 1 && (t->restoring >> s->index & 1) != 0);
 	if (x->next == NULL) {
 		if (spread_begin(s->w, x, &s->w->table[s->rejoin.table], 1, PBOX_HOMES_RESTORE) !=
 			0) {
@@ -380,6 +391,7 @@ tick_restore(struct session *s)
 
 	if (s->rejoin.left > 0)
 		return;
+	assert(r->reporting == s->w->table[r->table]);
 	s->rejoin.reporting = NULL;
 	s->w->table[r->table]->restoring &= ~(1u << s->index);
 	if (r->table + 1 < s->w->tables) {
@@ -413,6 +425,7 @@ rejoin_tick(struct session *s)
 		if (r->joining || w->failed)
 			return;
 	}
+	assert(r->phase == PHASE_NONE || r->table < w->tables);
 	if (!s->listed) /* boxes.c */
 		return;
 	if (r->phase == PHASE_DECLARE)
@@ -435,6 +448,7 @@ retire(struct session *s)
 {
 	struct pbox_worker *w = s->w;
 
+	assert(s->index > 0 && s->out); /* no other box can take the place of the first */
 	if (s->rejoin.joining || s->phase == SESSION_JOINING)
 		join_end(&s->join);
 	s->rejoin.joining = false;
@@ -457,6 +471,7 @@ retire(struct session *s)
 void
 rejoin_turn(struct session *s)
 {
+	assert(s->index > 0 && s->out != s->retired);
 	if (s->out) {
 		retire(s);
 		return;

@@ -17,6 +17,7 @@ request_unlist(struct session *s, struct pbox_worker_request *r)
 
 	while (*p != NULL && *p != r)
 		p = &(*p)->next;
+	assert(*p == r); /* a request is of one session */
 	if (*p == r)
 		*p = r->next;
 	r->listed = false;
@@ -58,6 +59,7 @@ request_start(struct session *s, struct pbox_worker_request *r)
 	struct pbox_worker_request **end = &s->requests;
 	struct pbox_worker *w = s->w;
 
+	assert(!r->listed);
 	r->id = w->next_id++;
 	if (w->failed || (w->shut && r->type != PBOX_LEAVE)) {
 		request_end(w, r);

@@ -18,6 +18,7 @@ restore_begin(struct session *s, struct pbox_worker_table *t)
 {
 	struct rejoin *r = &s->rejoin;
 
+	assert((t->restoring >> s->index & 1) != 0);
 	r->reporting = t;
 	r->left = table_frags_at(t, s->index);
 	memset(r->chunk, 0, sizeof(r->chunk));
@@ -31,6 +32,7 @@ next_of(struct session *s, const struct pbox_worker_table *t, unsigned endpoint)
 	struct rejoin *r = &s->rejoin;
 	uint32_t *chunk = &r->chunk[endpoint], *index = &r->frag[endpoint];
 
+	assert(endpoint < s->endpoints);
 	for (; *chunk < t->chunks; (*chunk)++, *index = 0) {
 		const struct chunk *k = &t->chunk[*chunk];
 
@@ -140,6 +142,7 @@ fragment_done(struct session *s, struct ep *ep, struct flight *fl, const struct 
 
 	/* the box sends it unasked as well, and then ts is that of an earlier RESTORE: no sample of the
 	 * round trip (one of more than a minute is none) */
+	assert(fl->type == PBOX_RESTORE && fl->frag->state == FRAG_FLIGHT);
 	if (fl->waited)
 		answer.ts = (uint32_t)(s->w->now / NS_PER_US) - h->held - ANCIENT_US;
 	loss_answer(ep, fl, &answer, s->w->now);
@@ -154,6 +157,7 @@ moving_done(struct session *s, struct pbox_worker_table *t, struct frag *f)
 {
 	struct pbox_worker *w = s->w;
 
+	assert(f->moving && !f->carried && t->chunk[f->chunk].box == s->index);
 	assert(s->moving.left > 0 && w->homes.left > 0);
 	f->moving = false;
 	s->moving.left--;
@@ -169,6 +173,7 @@ waits(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint32_t missi
 {
 	struct pbox_hdr wait = *h;
 
+	assert(fl->type == PBOX_RESTORE);
 	wait.type = PBOX_WAIT;
 	wait.flags = PBOX_F_HAVE;
 	loss_answer(ep, fl, &wait, ep->s->w->now);

@@ -110,6 +110,7 @@ unsigned
 retained_give(const struct pbox_worker_table *t, const struct frag *f, struct pbox_hdr *h,
 	struct iovec *iov)
 {
+	assert(!table_is_pull_lane(t, f) && t->retained_payload != NULL);
 	h->length = (uint16_t)pbox_payload_bytes(t->pull_format, frag_elements(t, f));
 	iov[0] = (struct iovec){place_of(t, f), h->length};
 	if (t->vector == 0)

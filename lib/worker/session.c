@@ -20,6 +20,7 @@
 void
 session_open(struct session *s, uint64_t deadline)
 {
+	assert(s->phase != SESSION_OPEN && !s->retired);
 	s->phase = SESSION_JOINING;
 	s->deadline = deadline;
 	join_begin(&s->join, s, s->index > 0 ? s->w->worker : s->w->conf.worker);

@@ -35,6 +35,7 @@ sets_count(const struct pbox_worker_table *t)
 const struct pbox_set *
 sets_at(const struct pbox_worker_table *t, unsigned i)
 {
+	assert(i < sets_count(t));
 	return &t->sets->set[i];
 }
 
@@ -138,6 +139,7 @@ sets_add(struct pbox_worker_table *t, const struct pbox_set *m)
 	 * than the last of its group */
 	for (at = l->n; at > 0 && rounds_apart(l->set[at - 1].from_round, m->from_round) > 0; at--)
 		l->set[at] = l->set[at - 1];
+	assert(l->n < l->cap && m->table == t->number);
 	l->set[at] = *m;
 	l->n++;
 	return 0;

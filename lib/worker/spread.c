@@ -48,6 +48,7 @@ spread_begin(const struct pbox_worker *w, struct spread *x, struct pbox_worker_t
 void
 spread_only(struct spread *x, const struct session *s, uint16_t epoch)
 {
+	assert(x->next != NULL && !x->asked);
 	x->only = true;
 	x->box = s->index;
 	x->epoch = epoch;
@@ -95,6 +96,7 @@ page_send(struct pbox_worker *w, struct spread *x)
 	uint32_t left = t->chunks - x->first;
 	size_t length;
 
+	assert(!x->asked && x->at < x->tables && x->first <= t->chunks);
 	if (x->phase != SPREAD_ASK) {
 		m.epoch = x->epoch;
 		m.out = x->out;
@@ -118,6 +120,7 @@ page_take(struct pbox_worker *w, struct spread *x, const struct pbox_homes *m)
 {
 	const struct pbox_worker_table *t = x->table[x->at];
 
+	assert(x->at < x->tables && x->box < w->boxes && m->first == x->first);
 	homes_heard(&w->homes, m->epoch, x->s->index == 0);
 	if ((int16_t)(m->epoch - x->out_epoch) > 0) {
 		x->out = m->out;

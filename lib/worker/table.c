@@ -271,6 +271,7 @@ table_layout(struct pbox_worker_table *t, const struct table_map *m, uint32_t ca
 		t->chunk[i].at = at;
 		at += t->chunk[i].elements;
 	}
+	assert(frag == t->frags && piece == t->pieces);
 	t->large = pbox_payload_bytes(t->pull_format, at) >= LARGE_TABLE;
 	rc = index_tensors(t, err);
 	if (rc == 0 && t->discipline->lanes > 1)
@@ -364,6 +365,7 @@ table_scatter(const struct pbox_worker_table *t, const struct frag *f, uint32_t 
 {
 	uint32_t at = 0;
 
+	assert(from + count <= frag_elements(t, f));
 	for (unsigned i = 0; i < f->pieces; i++) {
 		const struct piece *p = &t->piece[f->piece + i];
 		const struct pbox_worker_entry *e = p->entry;
@@ -381,5 +383,6 @@ table_scatter(const struct pbox_worker_table *t, const struct frag *f, uint32_t 
 const struct pbox_worker_op *
 table_first_op(const struct pbox_worker_table *t, const struct frag *f)
 {
+	assert(t->piece[f->piece].entry != NULL);
 	return t->piece[f->piece].entry->op;
 }

@@ -48,6 +48,7 @@ give_up(struct pbox_worker *w, unsigned first, unsigned end)
 	struct pbox_node node[PBOX_RANGE_NODES], part[PBOX_RANGE_NODES];
 	unsigned n = 0, stop = end;
 
+	assert(w->planned && first < end && end <= w->slots && !pushes(w));
 	for (unsigned i = 0; i < w->nodes; i++) {
 		unsigned from = w->node[i].first, until = pbox_node_end(w->node[i], w->slots);
 		unsigned parts = 1;

@@ -57,6 +57,7 @@ timer_arm(struct ep *ep, struct flight *fl, uint64_t now)
 	uint64_t least = lossy ? WAITING_LOSSY : TIMER_WAITING;
 	uint32_t gap, window = window_frames(&ep->win);
 
+	assert(fl->state != FLIGHT_FREE);
 	switch (fl->state) {
 	case FLIGHT_WAITING:
 		wait = (lossy ? 2 : 4) * rto;
@@ -82,6 +83,8 @@ timer_arm(struct ep *ep, struct flight *fl, uint64_t now)
 void
 timer_unlist(struct ep *ep, struct flight *fl)
 {
+	assert(fl->prev != NULL ? fl->prev->next == fl : ep->first == fl);
+	assert(fl->next != NULL ? fl->next->prev == fl : ep->last == fl);
 	if (fl->prev != NULL)
 		fl->prev->next = fl->next;
 	else

@@ -49,6 +49,8 @@ withdraw(struct pbox_worker *w, struct pbox_worker_table *t, struct frag *f)
 static uint8_t
 frame_type(const struct pbox_worker_table *t, const struct frag *f)
 {
+	assert(f->pulls > 0 || f->inits == f->pieces || f->states == f->pieces ||
+		f->pushes == f->pieces); /* all pieces ask for the same */
 	if (f->pulls > 0)
 		return PBOX_PULL;
 	if (f->inits == f->pieces)
@@ -109,6 +111,7 @@ mark_more(const struct pbox_worker_table *t, const struct frag *f)
 static void
 skip_fragment(struct pbox_worker *w, struct pbox_worker_table *t, struct frag *f)
 {
+	assert(w->planned && f->state == FRAG_IDLE && !f->owes);
 	mark_more(t, f);
 	if (!table_pushes_again(t, f))
 		t->discipline->push(f);
@@ -136,6 +139,7 @@ pump_endpoint(struct ep *ep, unsigned most)
 		if (f == NULL)
 			break;
 		t = w->table[f->table];
+		assert(f->state == FRAG_QUEUED && worker_endpoint(w, &t->chunk[f->chunk]) == ep);
 		f->state = FRAG_IDLE;
 		if (redo_owed(t, f) > 0) {
 			flight_launch(ep, f, PBOX_PUSH, overtakes);
@@ -220,6 +224,8 @@ transfer_complete(struct pbox_worker_table *t, struct flight *fl, struct ep *ep,
 	bool pull = fl->type == PBOX_PULL;
 	size_t at = 0;
 
+	/* a push of the redo log is of no operation: nothing ends with it */
+	assert(!fl->redo && f->state == FRAG_FLIGHT && &ep->flight[f->flight] == fl);
 	flight_land(ep, fl);
 	for (unsigned i = 0; i < f->pieces; i++) {
 		struct piece *p = &t->piece[f->piece + i];
@@ -314,6 +320,7 @@ on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const s
 static void
 wants_no_more(struct session *s, struct pbox_worker_table *t, const struct frag *f)
 {
+	assert(s->w->planned); /* else slots have the owners that they were given at first */
 	mark_more(t, f);
 	t->gained = true;
 	t->gained_in = f->round;
@@ -334,6 +341,7 @@ on_wait_planned(
 	bool have = (h->flags & PBOX_F_HAVE) != 0;
 	bool others = !have && nodes_find(w, t, pbox_wait_slots_get(h).slot, UINT_MAX) == UINT_MAX;
 
+	assert(w->planned && !fl->redo);
 	if (fl->type != PBOX_PUSHPULL || flight_is_between(w, fl))
 		return false;
 	if (others)
@@ -366,6 +374,7 @@ on_wait(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const str
 static bool
 next_piece(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 {
+	assert(fl->base < frag_elements(t, fl->frag) && fl->base % t->init_elements == 0);
 	loss_answer(ep, fl, h, ep->lane->now);
 	window_answered(&ep->win, ep->limited, ep->lane->now);
 	if (frag_elements(t, fl->frag) - fl->base <= t->init_elements)
@@ -467,6 +476,7 @@ on_push_ok(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const 
 	const struct pbox_worker *w = ep->s->w;
 	bool between = flight_is_between(w, fl);
 
+	assert(flight_is_push(fl) && fl->redo <= fl->frag->owes);
 	loss_answer(ep, fl, h, ep->lane->now);
 	window_answered(&ep->win, ep->limited, ep->lane->now);
 	if (t->discipline->pushed != NULL)
@@ -492,6 +502,7 @@ static struct flight *
 answered(const struct pbox_worker_table *t, const struct ep *ep, const struct frag *f,
 	const struct pbox_hdr *h)
 {
+	assert(f < t->frag + t->frags && worker_endpoint(ep->s->w, &t->chunk[f->chunk]) == ep);
 	for (unsigned lane = 0; lane < t->discipline->lanes; lane++, f += t->frags)
 		if (f->state == FRAG_FLIGHT && is_answer(ep->s->w, t, &ep->flight[f->flight], h))
 			return &ep->flight[f->flight];
@@ -524,6 +535,7 @@ transfer_frame(struct session *s, const struct rx_frame *r)
 		r->lane->count.rx_dropped++;
 		return;
 	}
+	assert(f->chunk == ref->chunk && f->index == h->frag && k->endpoint < PBOX_MAX_ENDPOINTS);
 	ep = &s->ep[k->endpoint];
 	__atomic_store_n(&ep->last_rx, ep->lane->now, __ATOMIC_RELAXED);
 	if (r->ce)

@@ -79,6 +79,7 @@ epoch_end(struct window *w, uint64_t now)
 void
 window_answered(struct window *w, bool limited, uint64_t now)
 {
+	assert(w->size <= w->max); /* what the box has granted (R6.9) */
 	w->answered++;
 	epoch_end(w, now);
 	if (!limited || w->size >= w->max)

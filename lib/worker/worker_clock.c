@@ -41,6 +41,7 @@ clock_push(struct frag *f)
 static void
 clock_withdraw(struct frag *f)
 {
+	assert(f->pushed);
 	f->round--;
 }
 
@@ -107,6 +108,7 @@ clock_before(const struct pbox_worker *w, const struct pbox_worker_table *t,
 {
 	uint32_t clock = acknowledged(w, t, &t->frag[push->frag]);
 
+	assert(push < t->piece + t->pieces);
 	for (const struct pbox_worker_entry *e = first_entry(t, push);
 		e != NULL && e->op->order < op->order; e = e->next)
 		clock += op_pushes(e->op) && !op_fails(e->op);
@@ -120,6 +122,7 @@ clock_bound(const struct pbox_worker *w, const struct pbox_worker_table *t, cons
 {
 	bool any = false;
 
+	assert(table_is_pull_lane(t, f));
 	/* it goes on in a run, and does not know its clock yet */
 	if ((t->flags & PBOX_DECLARE_CONTINUE) != 0 && !pushes_of(t, f)->pushed &&
 		clock_of(t, f)->pulls == 0)
@@ -221,6 +224,9 @@ clock_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr 
 	bool other = k->epoch != t->chunk[f->chunk].epoch &&
 		     rounds_apart(m.version, k->seen.version) < 0;
 
+	/* in one home of the chunk no version falls that a worker has seen (R14.8) */
+	assert(k->epoch != t->chunk[f->chunk].epoch ||
+		rounds_apart(m.version, k->seen.version) >= 0);
 	k->seen = (struct frag_version){.version = m.version, .own = m.own};
 	k->epoch = t->chunk[f->chunk].epoch;
 	k->slowest = m.slowest;
@@ -329,6 +335,7 @@ add_owed(const struct pbox_worker_table *t, const struct frag *f, const struct p
 	uint64_t before = 0;
 	uint16_t factor;
 
+	assert(p >= t->piece + t->pieces && t->redo != NULL);
 	for (const struct piece *x = &t->piece[f->piece]; x != push; x++)
 		before += x->elements;
 	while (rounds_apart(last, has) > 0) {
@@ -350,6 +357,7 @@ clock_deliver(const struct pbox_worker *w, struct pbox_worker_table *t, const st
 	uint32_t clock = acknowledged(w, t, f), has = clock_of(t, f)->last.own;
 	size_t at = pbox_payload_bytes(t->push_format, p->offset);
 
+	assert(p >= t->piece + t->pieces && to->op->kind == PBOX_CLIENT_PULL);
 	if (to->out == NULL)
 		return;
 	if (redo_owed(t, f) > 0)
@@ -373,6 +381,7 @@ clock_begin(struct session *s, struct pbox_worker_table *t, uint32_t first_round
 {
 	(void)s;
 	(void)first_round; /* that it goes on is all that it says */
+	assert(t->clock == NULL);
 	t->base_version = 0;
 	for (uint32_t i = 0; i < t->frags * t->discipline->lanes; i++)
 		t->frag[i].round = 0;
@@ -401,6 +410,7 @@ clock_report(const struct pbox_worker *w, const struct pbox_worker_table *t, con
 	struct pbox_restore_clock m = {.version = clock_version(t, f)};
 	const struct retained *kept = retained_at(t, f, m.version);
 
+	assert(!table_is_pull_lane(t, f)); /* it is of a fragment, not of a lane */
 	(void)w;
 	if (kept != NULL) {
 		m.have = true;
@@ -423,6 +433,7 @@ clock_restored(struct session *s, struct pbox_worker_table *t, struct frag *f,
 {
 	uint32_t lost;
 
+	assert(!table_is_pull_lane(t, f));
 	if (t->redo == NULL ||
 		(!f->pushed && f->round == 0)) /* it learns its clock from a RESULT */
 		return;

@@ -34,6 +34,7 @@ round_push(struct frag *f)
 static void
 round_withdraw(struct frag *f)
 {
+	assert(f->pushed);
 	f->round--;
 }
 
@@ -84,6 +85,8 @@ round_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr 
 {
 	const struct pbox_result_rounds m = pbox_result_rounds_get(h);
 
+	/* who has pushed waits for the version that this leads to, and takes no other */
+	assert(!f->pushed || m.version == f->round);
 	/* the latest, of a worker that has not pushed */
 	if (m.version != f->round)
 		table_recounts(t);

@@ -113,6 +113,8 @@ pbox_registrar_rx(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t
 	registrar_handler on = registrar_parts_handler(r, type);
 	struct pbox_job *job;
 
+	PBOX_ASSERT(!r->inside);
+	r->inside = true;
 	r->now_ns = now_ns;
 	r->request = (struct request){.answer_at = f->peer};
 	count_control(r, PBOX_RS_RX_FRAMES);
@@ -128,6 +130,7 @@ pbox_registrar_rx(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t
 		if (job != NULL && registrar_address(r, job, f, &r->request.answer_at))
 			on(r, f, job);
 	}
+	r->inside = false;
 }
 
 void
@@ -153,17 +156,24 @@ pbox_registrar_mail(struct pbox_registrar *r, const struct pbox_mail *m, uint64_
 	bool again = (in->mail_again >> m->kind & 1) != 0 && job->state == PBOX_JOB_OPEN;
 
 	PBOX_ASSERT(m->kind < PBOX_MAIL_KINDS && in->mails[m->kind] > 0);
+	/* a job lives until all shards have let go of it */
+	PBOX_ASSERT(job->id < r->conf.max_jobs && r->job[job->id] == job && !r->inside);
+	r->inside = true;
 	r->now_ns = now_ns;
 	in->mails[m->kind]--;
 	if (!registrar_parts_mail(r, m) && again)
 		registrar_mail_latest(r, j, m->kind);
+	r->inside = false;
 }
 
 void
 pbox_registrar_tick(struct pbox_registrar *r, uint64_t now_ns)
 {
 	pbox_registrar_work(r, now_ns);
+	PBOX_ASSERT(!r->inside);
+	r->inside = true;
 	registrar_parts_tick(r);
+	r->inside = false;
 }
 
 void

@@ -96,6 +96,7 @@ build(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 	struct pbox_error err;
 	int ret;
 
+	PBOX_ASSERT(!jt->built && !jt->failed && jt->shards_open == 0);
 	jt->t = (struct pbox_table){
 		.id = d->table,
 		.mode = d->mode,
@@ -140,6 +141,7 @@ build(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 		registrar_event(r, PBOX_LOG_WARN,
 			"job '%s': table %u is in clocks in a job of more than %u workers: a restart of the box ends it",
 			job->name, d->table, PBOX_CLOCK_VECTOR);
+	PBOX_ASSERT(jt->t.n_chunks > 0 || jt->t.n_fragments == 0);
 	jt->built = true;
 	registrar_share_new(r, job, d->table);
 	if (mtu > job->map_mtu)

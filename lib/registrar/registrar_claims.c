@@ -47,6 +47,7 @@ registrar_claims_end(const struct pbox_registrar *r, struct pbox_job *job, bool 
 	struct pbox_job_owners *o = &job->owners;
 	bool all = true, any = false, after_claimed = false;
 
+	PBOX_ASSERT(k->claiming);
 	if (job->table[TABLE]->restoring) /* nobody has got to that */
 		k->begun_ns = r->now_ns;
 	for (unsigned w = 0; w < job->workers; w++) {
@@ -88,6 +89,8 @@ registrar_claims_take(struct pbox_job *job, unsigned w, const struct pbox_work_a
 {
 	uint16_t *map = job->owners.map[0];
 
+	/* what it says once holds: it computes by that */
+	PBOX_ASSERT(work_of(job)->claiming && !work_member_of(job, w)->claimed);
 	for (unsigned i = 0; i < m->ranges; i++) {
 		if (m->range[i].end > job->slots)
 			continue;

@@ -69,6 +69,7 @@ registrar_close_job(struct pbox_registrar *r, struct pbox_job *job)
 	for (unsigned w = 0; w < job->workers; w++)
 		if (registrar_has_session(job, w))
 			registrar_end_session(r, job, w);
+	PBOX_ASSERT(pbox_job_joined(job) == 0);
 	registrar_event(r, PBOX_LOG_INFO, "job '%s' ends", job->name);
 	cancel_loading(r, job);
 	registrar_post(r, job, PBOX_MAIL_CLOSE_JOB);
@@ -81,6 +82,7 @@ job_closed(struct pbox_registrar *r, const struct pbox_mail *m)
 	struct pbox_job *job = pbox_shard_job_of(m->job);
 
 	job->shards_closed++;
+	PBOX_ASSERT(job->state == PBOX_JOB_CLOSING && job->shards_closed <= r->conf.n_shards);
 	registrar_job_done(r, job);
 }
 

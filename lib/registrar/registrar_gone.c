@@ -15,6 +15,7 @@
 static void
 gone(struct pbox_job *job, unsigned w, enum pbox_left how, const char *text)
 {
+	PBOX_ASSERT(w < job->workers);
 	job->member[w].left = (uint8_t)how;
 	job->gone.worker = (uint16_t)w;
 	snprintf(job->gone.text, sizeof(job->gone.text), "%s", text);

@@ -153,6 +153,7 @@ prepare(struct pbox_registrar *r, struct pbox_job *job, struct pbox_table *t,
 	bool good = true;
 	int ret;
 
+	PBOX_ASSERT(homes_of(job)->mails == 0); /* pages one after the other */
 	for (uint32_t i = m->first; i < m->first + m->count; i++)
 		if (change_of(t, m, i) == COMES)
 			p->index[p->n++] = i;
@@ -174,6 +175,7 @@ prepare(struct pbox_registrar *r, struct pbox_job *job, struct pbox_table *t,
 			good = add_move(r, p, t->layout.chunk[i].endpoint, x);
 		}
 	}
+	PBOX_ASSERT(!good || k == p->n); /* all that come have got their memory */
 	return good ? 0 : pbox_fail(err, ENOMEM, "out of memory for moves of table %u", t->id);
 }
 
@@ -183,6 +185,7 @@ post_moves(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table
 {
 	struct homes *h = homes_of(job);
 
+	PBOX_ASSERT(h->mails == 0 && jt->built);
 	h->table = jt->t.id;
 	h->comes = 0;
 	h->restores = p->n > 0;
@@ -233,6 +236,8 @@ adopt(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt,
 		}
 		if (what == NOTHING)
 			continue;
+		/* no chunk is by a later map than the newest that is known of it */
+		PBOX_ASSERT(!epoch_is_later(h->epoch, t->plan[i].epoch));
 		comes += what == COMES;
 		leaves += what == LEAVES;
 		t->home[i] = (struct pbox_table_home){.box = h->box, .epoch = h->epoch};
@@ -259,6 +264,7 @@ homes_moved(struct pbox_registrar *r, const struct pbox_mail *m)
 	struct homes *h = homes_of(job);
 	struct pbox_job_table *jt = job->table[h->table];
 
+	PBOX_ASSERT(h->table < job->n_tables && jt->built);
 	(void)r;
 	free(m->moves);
 	PBOX_ASSERT(h->mails > 0);
@@ -297,6 +303,7 @@ reply_homes(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_jo
 	uint32_t room =
 		(r->conf.mtu - PBOX_MTU_OVERHEAD - PBOX_TAG_LEN - HOMES_FIXED) / HOMES_ENTRY;
 
+	PBOX_ASSERT(m->first <= t->n_chunks && t->home != NULL);
 	/* no port of this box has a smaller MTU */
 	most = room < most ? room : most;
 	if (plan)
@@ -499,6 +506,9 @@ registrar_homes_new(struct pbox_registrar *r, struct pbox_job *job, uint16_t epo
 {
 	struct homes *h = homes_of(job);
 
+	/* the first box alone makes maps, is in all of them, and gives each a later number (R16.9, R16.12) */
+	PBOX_ASSERT(r->conf.boxes.box == 0 && (out & 1) == 0);
+	PBOX_ASSERT(epoch_is_later(epoch, job->map_epoch));
 	note_epoch(job, epoch);
 	note_out(r, job, epoch, out);
 	if (!h->made)

@@ -147,6 +147,7 @@ join_begins(struct pbox_registrar *r, struct registrar_join *q)
 	job->least = q->m.least;
 	job->nodes = registrar_nodes(&q->m);
 	job->hold_share = rounds.shard.hold;
+	PBOX_ASSERT(job->window > 0 && job->slots >= job->workers); /* R5.2b */
 	if (!create_on_shards(r, q, job, &rounds)) {
 		registrar_parts_job_end(r, job);
 		pbox_job_free(job);
@@ -215,6 +216,7 @@ job_opened(struct pbox_registrar *r, const struct pbox_mail *m)
 	struct pbox_job *job = pbox_shard_job_of(m->job);
 
 	job->shards_open++;
+	PBOX_ASSERT(job->shards_open <= r->conf.n_shards);
 	if (job->shards_open < r->conf.n_shards || job->state != PBOX_JOB_OPENING)
 		return;
 	job->state = PBOX_JOB_OPEN;
@@ -304,6 +306,7 @@ join_number(struct pbox_registrar *r, struct registrar_join *q)
 	if (!registrar_mtu_fits(r, q, job))
 		return false;
 	q->worker = any ? any_worker(r, job) : q->m.worker;
+	PBOX_ASSERT(q->worker < job->workers && q->m.workers == job->workers);
 	if (registrar_has_session(job, q->worker))
 		return registrar_claim(r, job, q->worker, q->f, q->m.host, any);
 	return !any || numbers_free(r, q);
@@ -327,6 +330,7 @@ session_begin(struct pbox_registrar *r, const struct registrar_join *q)
 	uint64_t lease_ns = job->conf->bounds.lease_ns, token = 0;
 	uint32_t lease_ms = lease_ns != 0 ? (uint32_t)(lease_ns / NS_PER_MS) : r->conf.lease_ms;
 
+	PBOX_ASSERT(w < job->workers && job->state != PBOX_JOB_CLOSING);
 	if (registrar_has_session(job, w))
 		registrar_end_session(r, job, w);
 	if (mb->state == PBOX_MEMBER_LEFT)

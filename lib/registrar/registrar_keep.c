@@ -59,6 +59,7 @@ registrar_nobody_lives(struct pbox_registrar *r, struct pbox_job *job)
 {
 	uint64_t grace = grace_of(r, job);
 
+	PBOX_ASSERT(job->state == PBOX_JOB_OPEN);
 	if (grace == 0 || !worth_it(job) ||
 		(keep_of(job)->ns != 0 && r->listened_ns - keep_of(job)->listened_ns >= grace)) {
 		registrar_close_job(r, job);
@@ -137,6 +138,8 @@ registrar_make_room(struct pbox_registrar *r, const struct pbox_job_conf *asker,
 		"run %llu of job '%s', kept for %llu s, ends: another job needs its place",
 		(unsigned long long)oldest->run.number, oldest->name,
 		(unsigned long long)((r->now_ns - keep_of(oldest)->ns) / (1000 * NS_PER_MS)));
+	PBOX_ASSERT(oldest != but &&
+		    keep_of(oldest)->ns != 0); /* no run ends in which a worker lives */
 	count_control(r, PBOX_RS_RUNS_ENDED);
 	keep_of(oldest)->gives_way = true;
 	registrar_close_job(r, oldest);

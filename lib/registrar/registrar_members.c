@@ -47,6 +47,7 @@ registrar_remove(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 void
 registrar_removed(struct pbox_registrar *r, struct pbox_job *job)
 {
+	PBOX_ASSERT(job->policy == PBOX_POLICY_SHRINK); /* R8.5 */
 	registrar_post(r, job, PBOX_MAIL_MEMBERS);
 	registrar_parts_members(r, job);
 }
@@ -54,6 +55,7 @@ registrar_removed(struct pbox_registrar *r, struct pbox_job *job)
 void
 registrar_expect(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 {
+	PBOX_ASSERT(job->member[w].removed && job->policy == PBOX_POLICY_SHRINK);
 	job->member[w].removed = false;
 	registrar_event(r, PBOX_LOG_INFO,
 		"job '%s': worker %u (%s) is waited for again from the next round on", job->name, w,

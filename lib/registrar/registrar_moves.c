@@ -228,6 +228,7 @@ pbox_registrar_failover(struct pbox_registrar *r, uint16_t id, unsigned box, boo
 	registrar_event(r, PBOX_LOG_WARN,
 		"job '%s': map %u: box %u is out, and its %d chunks go to the others", job->name,
 		epoch, box, n);
+	PBOX_ASSERT_WALK(!has_chunks(job, box)); /* nothing stays where nobody serves it */
 	*stateless = lose_states(r, job); /* chunks may not have left it yet, by an earlier map */
 	registrar_homes_new(r, job, epoch, (uint16_t)(job->out | 1u << box));
 	return n;
@@ -344,6 +345,7 @@ moves_share(struct pbox_registrar *r, struct pbox_job *job, const uint32_t *weig
 	uint8_t *home;
 	int all, now;
 
+	PBOX_ASSERT(r->conf.boxes.box == 0 && boxes > 1);
 	m->left = false;
 	for (uint32_t i = 0; i < job->n_tables; i++)
 		chunks += job->table[i]->t.n_chunks;

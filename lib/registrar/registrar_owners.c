@@ -16,6 +16,7 @@ registrar_owners_give(uint16_t *map, unsigned slots, const struct pbox_work_move
 {
 	unsigned to = m->to == PBOX_WORK_NOBODY ? PBOX_SLOT_NOBODY : m->to;
 
+	PBOX_ASSERT(m->first < m->end && m->end <= slots && to <= PBOX_SLOT_WORKER);
 	for (unsigned slot = m->first; slot < m->end; slot++)
 		map[slot] = (uint16_t)(to | (map[slot] & PBOX_SLOT_CUT));
 	map[m->first] |= PBOX_SLOT_CUT;

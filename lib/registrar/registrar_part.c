@@ -91,6 +91,7 @@ registrar_parts_job_begin(const struct pbox_registrar *r, struct pbox_job *job)
 void
 registrar_parts_job_end(struct pbox_registrar *r, struct pbox_job *job)
 {
+	PBOX_ASSERT(job->parts != NULL);
 	for (unsigned i = 0; i < REGISTRAR_PARTS_END; i++)
 		if (r->part[i]->job_end != NULL)
 			r->part[i]->job_end(r, job);
@@ -185,5 +186,6 @@ registrar_member_state(const struct pbox_job *job, enum registrar_part_id part, 
 {
 	const struct pbox_job_parts *p = job->parts;
 
+	PBOX_ASSERT(w < job->workers);
 	return (uint8_t *)p->member[part] + w * state_bytes(p->part[part]->member_state);
 }

@@ -18,6 +18,7 @@
 void
 registrar_work_publish(struct pbox_registrar *r, struct pbox_job *job)
 {
+	PBOX_ASSERT(registrar_is_planned(job));
 	job->owners.edition++;
 	registrar_post(r, job, PBOX_MAIL_OWNERS);
 }
@@ -59,6 +60,9 @@ announce(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_work_
 	struct pbox_job_owners *o = &job->owners;
 
 	next = pbox_work_next(k->room);
+	/* of no round that workers may have begun (R15.5) */
+	PBOX_ASSERT(
+		!k->announced && next != NULL && pbox_serial_diff(next->from_round, k->round) > 0);
 	if (o->from != 0) { /* the one before holds in all rounds now */
 		memcpy(o->map[0], o->map[1], job->slots * sizeof(*o->map[0]));
 		k->plan[0] = k->plan[1];
@@ -82,6 +86,7 @@ fix_round(struct pbox_registrar *r, struct pbox_job *job)
 	struct work *k = work_of(job);
 	uint32_t finished = 0, least;
 
+	PBOX_ASSERT(k->announced && registrar_work_settled(r, job));
 	registrar_finished(r, job, TABLE, &finished);
 	least = finished + 2;
 	if (pbox_serial_diff(least, job->owners.from) > 0) {
@@ -90,6 +95,7 @@ fix_round(struct pbox_registrar *r, struct pbox_job *job)
 		registrar_post(r, job, PBOX_MAIL_OWNERS);
 		return;
 	}
+	PBOX_ASSERT(pbox_serial_diff(job->owners.from, k->round) > 0);
 	k->announced = false;
 	work_room_round(k);
 }

@@ -56,6 +56,7 @@ set(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt, s
 	uint32_t before = atomic_load_explicit(&jt->t.schedule[first].count, memory_order_relaxed);
 	int code;
 
+	PBOX_ASSERT(end <= jt->t.n_groups && jt->t.discipline != PBOX_DISCIPLINE_CLOCK);
 	if (registrar_restore_untouched(r, job, jt))
 		return restore_groups(&jt->t, m, first, end, err);
 	if (!registrar_finished(r, job, jt->t.id, &jt->finished.highest))

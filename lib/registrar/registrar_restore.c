@@ -64,6 +64,7 @@ registrar_restore_fragment(const struct pbox_job_table *jt, struct pbox_fragment
 void
 registrar_restore_moves(struct pbox_job *job, struct pbox_job_table *jt)
 {
+	PBOX_ASSERT(jt->built && jt->shards_open > 0);
 	for (unsigned w = 0; w < job->workers; w++)
 		set_restorer(jt, w, true);
 }
@@ -146,6 +147,7 @@ end_restoring(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_ta
 	uint32_t lost = 0, without = 0, chunk = 0;
 	bool moving = jt->moving;
 
+	PBOX_ASSERT(jt->restoring && jt->shards_open == r->conf.n_shards);
 	jt->restoring = jt->moving = false;
 	for (unsigned i = 0; i < r->conf.n_shards; i++) {
 		struct pbox_shard_restoring x = pbox_shard_table_restoring(shard_table(job, i, jt));

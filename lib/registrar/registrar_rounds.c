@@ -93,6 +93,7 @@ registrar_rounds_look(struct pbox_job_table *jt)
 	const struct pbox_table *t = &jt->t;
 	const struct pbox_finished *known = &jt->finished;
 
+	PBOX_ASSERT(jt->built);
 	/* versions of fragments that are not restored yet are not reported */
 	if (jt->restoring || (!jt->look.on && known->known && t->n_fragments > 0 &&
 				     pbox_chunk_frag_version(&t->chunk[jt->last_chunk],

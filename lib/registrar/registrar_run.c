@@ -121,6 +121,7 @@ next_number(struct pbox_registrar *r, const struct run_record *rec)
 static void
 put_last(struct run_record *rec, uint64_t number)
 {
+	PBOX_ASSERT(number != 0); /* R12.2 */
 	rec->last = number;
 	if (number > rec->highest)
 		rec->highest = number;
@@ -211,6 +212,8 @@ take_number(struct pbox_registrar *r, struct pbox_job *job, uint64_t number)
 {
 	struct run_record *rec = record_of(r, job->name);
 
+	/* else workers would be in the middle of a run with another number */
+	PBOX_ASSERT(!registrar_has_built(job) && number != 0);
 	for (unsigned w = 0; w < job->workers; w++)
 		if (registrar_has_session(job, w))
 			registrar_end_session(r, job, w);
@@ -233,6 +236,7 @@ make_way(struct pbox_registrar *r, const struct registrar_join *q)
 	const struct pbox_run *run = ending ? &rec->next : &job->run;
 	uint64_t number = run->number;
 
+	PBOX_ASSERT(job == NULL || !job->made_way || ending); /* a run ends once */
 	/* no run ends for one that cannot begin */
 	if (!registrar_may_begin(r, q))
 		return;
@@ -426,6 +430,7 @@ past_beginning(const struct pbox_registrar *r, const struct pbox_job *job,
 static void
 end_dead(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job, uint32_t round)
 {
+	PBOX_ASSERT(job->state != PBOX_JOB_CLOSING);
 	registrar_refuse(r, f, PBOX_E_SESSION, 0,
 		"the run of job '%s' is over after round %u, none of its workers lives: join again",
 		job->name, round);

@@ -30,6 +30,7 @@ pbox_registrar_work(struct pbox_registrar *r, uint64_t now_ns)
 	size_t left = 0, room = PBOX_ARENA_SLICE;
 	bool memory;
 
+	PBOX_ASSERT(!r->inside);
 	r->now_ns = now_ns;
 	for (unsigned i = 0; i < PBOX_MAX_NODES; i++) {
 		struct pbox_arena *a = r->conf.arena[i];

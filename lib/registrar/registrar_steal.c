@@ -22,6 +22,7 @@ registrar_steal_begin(struct pbox_job *job)
 
 	if (registrar_steal_is_on(job))
 		return;
+	PBOX_ASSERT(o->map[2] != NULL && !work_of(job)->announced);
 	memcpy(o->map[2], o->map[work_map_in(job, round)], job->slots * sizeof(*o->map[2]));
 	o->only = round;
 }
@@ -58,6 +59,7 @@ registrar_steal_settle(struct pbox_job *job, unsigned first, unsigned end)
 {
 	const uint16_t *owner = pbox_work_owners(work_of(job)->room);
 
+	PBOX_ASSERT(registrar_steal_is_on(job) && end <= job->slots);
 	for (unsigned slot = first, stop; slot < end; slot = stop) {
 		stop = slot + 1;
 		while (stop < end && owner[stop] == owner[slot])

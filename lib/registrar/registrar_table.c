@@ -150,6 +150,7 @@ take_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_j
 		job->table[job->n_tables++] = jt;
 	}
 	jt = job->table[m.table];
+	PBOX_ASSERT(job->n_tables <= PBOX_MAX_TABLES && jt->fixed.table == m.table);
 	if (registrar_restore_page(jt, f->hdr.worker,
 		    mb->declared <= m.table && (jt->built || jt->n_has[f->hdr.worker] == 0),
 		    m.flags, &err) < 0) {
@@ -168,6 +169,8 @@ take_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_j
 	}
 	if (mb->declared == m.table && jt->n_has[f->hdr.worker] == m.tensors) {
 		mb->declared++;
+		PBOX_ASSERT(
+			mb->declared <= job->n_tables); /* tables are declared in order (R5.1) */
 		atomic_store_explicit(
 			&job->fresh[f->hdr.worker].declared, true, memory_order_relaxed);
 		registrar_build_table(r, job, m.table);
@@ -262,6 +265,7 @@ send_page(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job 
 	struct pbox_member *mb = &job->member[f->hdr.worker];
 	uint32_t fragments = 0, i;
 
+	PBOX_ASSERT(first <= t->n_chunks && mb->declared > t->id);
 	if (pbox_mapped_begin(r->scratch, sizeof(r->scratch), &m, &cur) < 0)
 		return;
 	/* with small fragments a page has fewer chunks: it costs others no more time */
@@ -322,6 +326,7 @@ on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *jo
 		}
 	}
 	jt = job->table[m.table];
+	PBOX_ASSERT(m.table < job->n_tables && jt != NULL);
 	restoring = registrar_restoring(r, job, jt);
 	if (jt->failed) {
 		registrar_refuse(

@@ -34,6 +34,7 @@ registrar_forget_tables(struct pbox_job *job, unsigned worker)
 {
 	bool last = true;
 
+	PBOX_ASSERT(!registrar_has_session(job, worker) && job->member[worker].declared == 0);
 	for (uint32_t i = job->n_tables; i-- > 0;) {
 		struct pbox_job_table *jt = job->table[i];
 

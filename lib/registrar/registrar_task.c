@@ -46,6 +46,8 @@ wish_for(struct pbox_registrar *r, const struct pbox_job *job, unsigned w, unsig
 {
 	struct task_member *m = task_member_of(job, w);
 
+	/* one wish at a time: what it asks for may be given up already */
+	PBOX_ASSERT(first <= end && end <= job->slots && !registrar_steal_waits(job, w));
 	if (++task_of(job)->wishes == 0)
 		task_of(job)->wishes++;
 	m->wish = task_of(job)->wishes;
@@ -156,6 +158,7 @@ find_slots(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 
 	if (!pbox_work_task(k->room, w, work_seconds(r, k), &move, &why))
 		return registrar_steal_is_asking(job) ? HAS_SOON : HAS_NONE;
+	PBOX_ASSERT(move.first < move.end && move.end <= job->slots && move.to == w);
 	registrar_steal_begin(job);
 	if (move.from == move.to)
 		return thief_has(r, job, w, &move);
@@ -183,6 +186,7 @@ change_hands(
 	const uint16_t *owner = pbox_work_owners(work_of(job)->room);
 	struct task *t = task_of(job);
 
+	PBOX_ASSERT(first < end && registrar_steal_is_on(job));
 	registrar_steal_settle(job, first, end);
 	task_member_of(job, w)->gave += end - first;
 	t->steals++;
@@ -236,6 +240,7 @@ take_answer(struct pbox_registrar *r, struct pbox_job *job, unsigned w, const st
 	pbox_work_keeps(work_of(job)->room, w, m->ranges == 0);
 	if (m->round != task_of(job)->round || given == m->end || m->end != end || given < first)
 		given = end;
+	PBOX_ASSERT(first <= given && given <= end); /* no more than was wished */
 	give_back(job, w, first, given);
 	note_begun(r, job, w, m, false);
 	if (given < end)

@@ -80,6 +80,7 @@ work_begin(struct pbox_registrar *r, struct pbox_job *job)
 		.nodes_most = job->nodes};
 	struct pbox_error err;
 
+	PBOX_ASSERT(registrar_is_planned(job) && k->room == NULL);
 	if (!pbox_job_charge(job, heap_of(job)))
 		return false;
 	find_first(job, here);
@@ -141,6 +142,8 @@ registrar_work_look(struct pbox_registrar *r, struct pbox_job *job)
 	uint32_t finished = 0;
 
 	registrar_finished(r, job, TABLE, &finished);
+	/* what all fragments of a core have finished stays finished */
+	PBOX_ASSERT(k->round == 0 || pbox_serial_diff(finished + 1, k->round) >= 0);
 	if (k->round == finished + 1)
 		return;
 	k->round = finished + 1;
@@ -162,6 +165,7 @@ work_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 	struct pbox_work_reason why;
 	unsigned now = work_map_in(job, k->round), n;
 
+	PBOX_ASSERT(!k->claiming && work_is_member(k, w)); /* it had slots to give */
 	n = pbox_work_gone(k->room, w, work_seconds(r, k), &move, &why);
 	if (registrar_steal_gone(job, w, move, n))
 		registrar_owners_give_as(job, o->map[now], w, pbox_work_plan(k->room)->owner);
@@ -434,6 +438,7 @@ work_enter(struct pbox_registrar *r, struct pbox_job *job, unsigned w, uint32_t 
 	const struct pbox_work_move *move;
 	unsigned n;
 
+	PBOX_ASSERT(k->room != NULL && !k->claiming);
 	if ((work_is_member(k, w) && work_member_of(job, w)->entered) ||
 		!registrar_work_finished(job, round - 1))
 		return;

@@ -202,6 +202,7 @@ worker_pump(struct worker *w)
 		struct frag *f = &w->frag[w->next++];
 
 		ep->free = fl->next;
+		f->state = FRAG_FLIGHT;
 		*fl = (struct flight){.frag = f, .type = PBOX_PUSHPULL, .state = FLIGHT_SENT};
 		fl->first_ns = w->lane->now;
 		f->flight = (uint16_t)(fl - ep->flight);

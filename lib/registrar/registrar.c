@@ -156,14 +156,12 @@ pbox_registrar_mail(struct pbox_registrar *r, const struct pbox_mail *m, uint64_
 	bool again = (in->mail_again >> m->kind & 1) != 0 && job->state == PBOX_JOB_OPEN;
 
 	PBOX_ASSERT(m->kind < PBOX_MAIL_KINDS && in->mails[m->kind] > 0);
-	/* a job lives until all shards have let go of it */
-	PBOX_ASSERT(job->id < r->conf.max_jobs && r->job[job->id] == job && !r->inside);
-	r->inside = true;
+	/* a job lives until all shards have let go of it (a host may bring this at once, from within a call) */
+	PBOX_ASSERT(job->id < r->conf.max_jobs && r->job[job->id] == job);
 	r->now_ns = now_ns;
 	in->mails[m->kind]--;
 	if (!registrar_parts_mail(r, m) && again)
 		registrar_mail_latest(r, j, m->kind);
-	r->inside = false;
 }
 
 void

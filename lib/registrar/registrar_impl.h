@@ -123,7 +123,7 @@ struct pbox_registrar {
 	registrar_handler on[REGISTRAR_TYPES];    /* and whose frames are whose */
 	struct pbox_place place[PBOX_MAX_ENDPOINTS];
 	uint64_t *stats;
-	bool inside; /* its thread is in it: no other may be, and no answer of a host comes before it has left */
+	bool inside; /* its thread is in it: no other may be, and no frame comes from within a call */
 	bool unfinished;    /* some tables wait for memory, or are being prepared */
 	size_t retry_below; /* bytes to be cleared: then those that wait are tried again */
 	struct pbox_job_tag tag;

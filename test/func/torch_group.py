@@ -161,7 +161,7 @@ def lengths(n):
             say("wrong", i, float(t[0]), float(t[-1]))
         if i == min(100, n // 2):
             first = memory()
-    say("lengths", n, "tables", len(group._wires), "more memory", memory() - first)
+    say("lengths", n, "tables", len(group._wires), "restarts", group.session.client.stats().restarts, "more memory", memory() - first)
 
 
 def wait(pause):

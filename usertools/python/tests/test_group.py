@@ -500,6 +500,26 @@ class Alone(Case):
         dist.all_reduce(torch.ones(1 << 15))
         self.assertEqual(_group.total, before + 1)
 
+    def test_beside_another(self):
+        """The default group is Gloo's."""
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        group = dist.new_group(backend="pbox")
+        self.assertEqual((dist.get_backend(), dist.get_backend(group)), ("gloo", "pbox"))
+        before = _group.total
+        dist.all_reduce(torch.ones(1 << 15))
+        self.assertEqual(_group.total, before)
+        dist.all_reduce(torch.ones(1 << 15), group=group)
+        self.assertEqual(_group.total, before + 1)
+        self.assertTrue(torch.equal(self.train(DistributedDataParallel(network(), process_group=group)), self.train(network())))
+        self.assertEqual(_group.total, before + 5)
+
+    def test_one_does_not_come(self):
+        """All are at the store, and then one fails: the others know it before the timeout of the group."""
+        with mock.patch.object(_group, "connect", lambda **options: _session.connect(**{**options, "workers": 2, "timeout": 0.3})):
+            with self.assertRaisesRegex(pbox.PBoxDeadline, "1 of 2 have declared"):
+                self.begin()
+        self.assertFalse(dist.is_initialized())
+
     def test_error_in_backward(self):
         self.begin()
         ddp = DistributedDataParallel(network())

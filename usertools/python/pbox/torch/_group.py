@@ -323,6 +323,7 @@ class Group(_Inner):
     """See above. Any thread; calls of several threads at once are in an order that may differ between ranks, as with Gloo.
 
     carried  all-reduces that went over the box
+    timeout  seconds, that of init_process_group
     error    the first failure; nothing goes over the box after it
     """
 
@@ -332,7 +333,7 @@ class Group(_Inner):
         self.error: Optional[BaseException] = None
         self.carried = 0
         self._name = f"group {number}"
-        self._timeout = timeout.total_seconds() or DECLARE_SECONDS
+        self.timeout = timeout.total_seconds() or DECLARE_SECONDS
         self._lock = threading.RLock()
         self._closed, self._pid = False, os.getpid()
         self._wires: Dict[Tuple[str, str], _Wire] = {}
@@ -349,17 +350,17 @@ class Group(_Inner):
         self.watch = Watch(session.client.timeout, session.client._lives)
         self.watch.start()
 
-    def declare(self) -> None:
-        """The table for sums of float32, at the start. Blocks until all ranks have come."""
+    def declare(self, timeout: Optional[float] = None) -> None:
+        """The table for sums of float32. Blocks until all ranks have come, within `timeout` (seconds; None: that of the group)."""
         with self._lock:
             if self._heads is None:
-                self._heads = self._wires["fp32", "sum"] = _Wire(self.session, self._name, "fp32", "sum", self._timeout)
+                self._heads = self._wires["fp32", "sum"] = _Wire(self.session, self._name, "fp32", "sum", timeout or self.timeout)
 
     def _wire(self, form: str, op: str) -> _Wire:
         self.declare()
         found = self._wires.get((form, op))
         if found is None:
-            found = self._wires[form, op] = _Wire(self.session, self._name, form, op, self._timeout)
+            found = self._wires[form, op] = _Wire(self.session, self._name, form, op, self.timeout)
         return found
 
     def allreduce(self, tensors: Any, *args: Any, **kwargs: Any) -> Any:
@@ -471,9 +472,10 @@ def _make(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Any:
     except BaseException:
         session.release()
         raise
-    if first:
-        group.declare()
     _groups.add(group)
+    if first:
+        # all ranks were at the store a moment ago: who does not come now has failed
+        group.declare(min(group.timeout, session.client.timeout))
     return group
 
 

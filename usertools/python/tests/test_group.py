@@ -223,6 +223,7 @@ class Groups(Case):
             if r == 0:
                 self.assertFalse(late.is_set())  # it did not wait
                 self.assertFalse(any(w.is_completed() for w in works))
+                self.assertIsNone(works[0].exception())
                 with self.assertRaisesRegex(RuntimeError, "not done after 0.05 s"):
                     works[0].wait(datetime.timedelta(seconds=0.05))
             works[1].wait()
@@ -250,6 +251,7 @@ class Groups(Case):
         refs = self.ranks(2, rank)
         self.groups.clear()
         self.assertTrue(workers.within(10, lambda: all(ref() is None for ref, _ in refs)))
+        self.assertTrue(workers.within(10, lambda: not self.lib.made["j"].members))  # and its session
 
     def test_memory_that_comes_again(self):
         """It is in hugepages from the second time on."""

@@ -17,6 +17,7 @@ After an error the group reduces nothing any more over the box: ranks may be in 
 
 import ctypes as ct
 import datetime
+import functools
 import hashlib
 import inspect
 import itertools
@@ -43,6 +44,8 @@ _MOST_GROUPS = 8  # of all ranks that have tables: a job has 1,024, and each tak
 _THREADS = 16  # that complete works: what then() calls may wait for other all-reduces, as PowerSGD does
 _numbers = itertools.count()  # of the groups of all ranks since init_process_group, which all ranks make in the same order
 _groups: MutableSet[Any] = weakref.WeakSet()
+_holds: List[List[Session]] = []  # of each group its session, until it has left
+_leaving = threading.Lock()
 _MOST_SEEN = 64  # addresses of what was reduced
 _POLL = 0.002  # seconds; of a wait with a timeout
 total, total_bytes = 0, 0  # all-reduces of this process that went over the box
@@ -237,9 +240,10 @@ class _Work(dist._Work):
         return self.is_completed() and self.exception() is None
 
     def exception(self) -> Optional[BaseException]:
-        """Why it has failed, if it is complete."""
+        """Why it has failed; None: it has not, or is not complete."""
         try:
-            self._future.value()
+            if self.is_completed():
+                self._future.value()
         except RuntimeError as e:
             return self._outcome.error or e
         return None
@@ -335,7 +339,7 @@ class Group(_Inner):
         self._name = f"group {number}"
         self.timeout = timeout.total_seconds() or DECLARE_SECONDS
         self._lock = threading.RLock()
-        self._closed, self._pid = False, os.getpid()
+        self._pid = os.getpid()
         self._wires: Dict[Tuple[str, str], _Wire] = {}
         self._heads: Optional[_Wire] = None
         self._seen: Dict[Tuple[int, int], int] = {}
@@ -347,8 +351,11 @@ class Group(_Inner):
             self._executor.submit(int)  # a thread is there before anything is sent
         except RuntimeError as e:
             raise _threads.no_more(e) from None
-        self.watch = Watch(session.client.timeout, session.client._lives)
+        self._held = [session]
+        self.watch = Watch(session.client.timeout, session.client._lives, functools.partial(_leave, self._held))
         self.watch.start()
+        _holds[:] = [held for held in _holds if held] + [self._held]
+        self._closed = False
 
     def declare(self, timeout: Optional[float] = None) -> None:
         """The table for sums of float32. Blocks until all ranks have come, within `timeout` (seconds; None: that of the group)."""
@@ -420,15 +427,21 @@ class Group(_Inner):
             self._closed = True
         self.watch.close()
         self._executor.shutdown(wait=False)
-        self.session.release()
+        _leave(self._held)
 
     def __del__(self) -> None:
-        # a forked process has a copy, and maybe a lock that nobody opens there
+        # In whatever the thread does just now, locks of ours included: so the thread of the watch leaves the box, and that of the executor ends by
+        # itself. A forked process has a copy, and no such thread
         if not getattr(self, "_closed", True) and self._pid == os.getpid():
-            try:
-                self.end()
-            except PBoxError:
-                pass  # in a callback of the client, which ends with the process
+            self._closed = True
+            self.watch.close()
+
+
+def _leave(held: List[Session]) -> None:
+    """Once, by the one that comes first. Nobody returns before it is done."""
+    with _leaving:
+        if held:
+            held.pop().release()
 
 
 def _options(timeout: datetime.timedelta) -> Dict[str, Any]:
@@ -460,6 +473,9 @@ def _make(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Any:
     if first:
         for group in list(_groups):  # of a default group that was destroyed
             group.end()
+        for held in _holds:  # and of those that nobody has any more: their watches may not have come to it
+            _leave(held)
+        _holds.clear()
         _numbers = itertools.count()
         # torch knows this store when the group is made
         options.update(worker=rank, workers=size, run=_run.at_store(store, os.environ["PBOX_JOB"], rank, size))

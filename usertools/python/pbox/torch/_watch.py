@@ -17,11 +17,12 @@ from .. import _lib, _threads
 
 class Watch:
     def __init__(self, seconds: float,
-                 lives: Optional[Callable[[object], bool]] = None) -> None:
+                 lives: Optional[Callable[[object], bool]] = None,
+                 ended: Optional[Callable[[], None]] = None) -> None:
         """lives(state): is it worth to wait on, for what is pending? Asked once a second; state is
-        a new _lib.Waiting each time that something else is the oldest."""
+        a new _lib.Waiting each time that something else is the oldest. ended() is called after close(), on the watch's thread."""
         self.seconds = seconds
-        self._lives = lives
+        self._lives, self._ended = lives, ended
         self._ids = itertools.count()
         self._pending: Dict[int, Tuple[float, Callable[[], None]]] = {}
         self._cond = threading.Condition()
@@ -54,6 +55,11 @@ class Watch:
             self._cond.notify_all()
 
     def _run(self) -> None:
+        self._look()
+        if self._ended is not None:
+            self._ended()
+
+    def _look(self) -> None:
         oldest, waiting = None, None
         while True:
             with self._cond:

@@ -38,6 +38,7 @@ find_slowest(const struct target *g)
 			least = clock[w];
 			any = true;
 		}
+	PBOX_ASSERT(low->first == 0 || low->pushes > 0);
 	if (any && pbox_serial_diff(least, low->clock) > 0)
 		low->clock = least;
 	for (unsigned w = 0; w < j->job->workers; w++)
@@ -58,6 +59,7 @@ advance_clock(const struct target *g, unsigned w)
 	struct slowest *low = slowest_of(g);
 	uint32_t *clock = clocks_of(g), had = clock[w];
 
+	PBOX_ASSERT(w < g->j->job->workers);
 	clock[w] = had + 1;
 	if (had == low->clock && low->members == g->j->members_set && counts(g->j, w) &&
 		--low->n == 0)
@@ -185,7 +187,9 @@ waits_no_more(struct pbox_shard *s, const struct target *g, unsigned worker)
 {
 	struct pbox_record *r = g->fragment->record;
 
+	PBOX_ASSERT(is_waiting(g, worker));
 	pbox_bit_clear(r->want, worker);
+	PBOX_ASSERT(r->arrived > 0);
 	if (--r->arrived == 0)
 		shard_record_close(s, g->j, g->fragment);
 }
@@ -301,6 +305,8 @@ count_stale(const struct target *g, const struct pbox_frame *f)
 static void
 taken(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
+	/* the next one of its worker, and so it counts once (R14.3) */
+	PBOX_ASSERT(f->hdr.round == clocks_of(g)[f->hdr.worker] + 1 && initialised(g));
 	if (shard_is_elsewhere(s, g, f) && shard_may_move(s, g, f))
 		shard_moved(peer_of(s, g, f->hdr.worker), f);
 	shard_heard(s, g->j, f);
@@ -342,6 +348,7 @@ apply_pushed(struct pbox_shard *s, const struct target *g, const struct target *
 
 	for (unsigned i = low->first; i != 0; i = s->pushed[i - 1].next)
 		f[n++] = s->pushed[i - 1].f;
+	PBOX_ASSERT(n == low->pushes && n <= PUSHES_AT_ONCE);
 	low->first = low->last = low->pushes = 0;
 	if (n > 1 && add_pushes(s, g, f, n, ahead, n_ahead)) {
 		for (unsigned i = 0; i < n; i++)
@@ -376,6 +383,8 @@ take(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	struct slowest *low = slowest_of(g);
 
+	PBOX_ASSERT(s->n_pushed < PBOX_SHARD_BURST && low->pushes < PUSHES_AT_ONCE &&
+		    !has_pushed(s, g, f->hdr.worker));
 	s->pushed[s->n_pushed++] = (struct clock_push){.f = f};
 	if (low->first == 0) {
 		low->first = (uint8_t)s->n_pushed;

@@ -20,6 +20,7 @@ open_round(struct pbox_shard *s, const struct target *g)
 	r = shard_record_open(s, g);
 	if (r == NULL)
 		return NULL;
+	PBOX_ASSERT(!is_restoring(g) && r->arrived == 0);
 	r->round.folded = r->round.unverified = 0;
 	r->round.paced = false;
 	r->round.need = j->n_expected;
@@ -40,6 +41,7 @@ rounds_close(struct pbox_shard *s, const struct target *g)
 {
 	struct pbox_record *r = g->fragment->record;
 
+	PBOX_ASSERT(!is_restoring(g));
 	if (__builtin_expect(r->round.paced, 0))
 		rounds_pace_remove(s, g->j, r);
 	if (__builtin_expect(g->j->named, 0) && r->listed)
@@ -267,6 +269,8 @@ replace_contribution(
 	/* with a plan it may be a part of what is there, which another worker has brought */
 	if (n.named && (!pbox_bit_get(r->nodes, n.first) || c->level != n.level))
 		return false;
+	PBOX_ASSERT(pbox_bit_get(r->has, n.first) &&
+		    n.first >= r->round.folded); /* it counts already, and counts once */
 	rounds_release(s, g->j, r, n.first, n.first + 1);
 	c->handle = f->handle;
 	c->weight = pbox_push_samples(&f->hdr);
@@ -286,6 +290,8 @@ repeated_now(
 	struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, struct slots n)
 {
 	bool held = replace_contribution(s, g, f, n);
+
+	PBOX_ASSERT(!n.late && n.n > 0);
 
 	shard_count(s, PBOX_SS_RX_DUP_PENDING);
 	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, 1);
@@ -405,6 +411,7 @@ parts_make_way(struct pbox_shard *s, const struct target *g, struct slots n)
 	struct pbox_record *r = g->fragment->record;
 	unsigned end = n.first + n.n;
 
+	PBOX_ASSERT(g->j->planned && n.named && !n.late);
 	if (n.first < r->round.folded)
 		return false;
 	for (unsigned slot = n.first; (slot = bits_next(r->nodes, slot, end)) < end; slot++)
@@ -418,6 +425,7 @@ late_now(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 {
 	struct pbox_record *r = open_round(s, g);
 
+	PBOX_ASSERT(g->j->planned); /* else slots have the owners that they began with */
 	shard_count(s, PBOX_SS_RX_DUP_PENDING);
 	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, 1);
 	if (f->hdr.type == PBOX_PUSH) {
@@ -434,6 +442,7 @@ late_now(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 static __attribute__((noinline, cold)) void
 overtaken(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
+	PBOX_ASSERT(g->j->planned); /* without a plan no round ends without its workers */
 	shard_count(s, PBOX_SS_DROP_ROUND_STALE);
 	shard_send_error(s, g, f, PBOX_E_RUNNING);
 }
@@ -586,6 +595,7 @@ rounds_pull(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 static void
 rounds_owners(struct pbox_shard *s, const struct target *g)
 {
+	PBOX_ASSERT(g->j->planned && g->fragment->record->open);
 	rounds_verify(s, g, 0, g->j->slots);
 }
 
@@ -616,6 +626,7 @@ rounds_members(struct pbox_shard *s, const struct target *g)
 	struct pbox_record *r = g->fragment->record;
 	bool fewer = false;
 
+	PBOX_ASSERT(r->open && r->arrived <= r->round.need && r->round.need <= j->slots);
 	if (!r->round.partial) {
 		memset(r->expect, 0, slot_words(j) * sizeof(*r->expect));
 		bits_set(r->expect, 0, j->slots);

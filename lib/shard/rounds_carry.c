@@ -24,6 +24,7 @@ rounds_carry_begin(const struct target *g)
 {
 	struct pbox_record *r = g->fragment->record;
 
+	PBOX_ASSERT(is_restoring(g) && r->open);
 	r->restoring.brought = r->restoring.parts = 0;
 	r->restoring.carrier = PBOX_NO_WORKER;
 	memset(r->expect, 0, slot_words(g->j) * sizeof(*r->expect));
@@ -69,6 +70,7 @@ rounds_may_be_carried(const struct target *g)
 static void
 ask(struct pbox_shard *s, const struct target *g)
 {
+	PBOX_ASSERT(is_restoring(g) && g->fragment->record->restoring.carrier != PBOX_NO_WORKER);
 	shard_answer_report(s, g, g->fragment->record->restoring.carrier,
 		(struct pbox_restore_ok){.state = PBOX_RESTORE_FETCH,
 			.arrays = 1 + pbox_optim_states(g->st->t->optimiser)});
@@ -125,6 +127,7 @@ complete(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 	struct pbox_fragment *fragment = g->fragment;
 	const struct pbox_part m = pbox_part_get(&f->hdr);
 
+	PBOX_ASSERT(is_restoring(g) && shard_first_silent(g) == PBOX_NO_WORKER);
 	fragment->version = m.version;
 	fragment->has_result = 1;
 	fragment->stateless = 0;
@@ -165,6 +168,7 @@ take_part(const struct target *g, const struct pbox_frame *f)
 	unsigned parts = (1 + pbox_optim_states(t->optimiser)) * pieces;
 
 	_Static_assert(PBOX_INIT_PIECES * 3 < 32, "a bit for each part");
+	PBOX_ASSERT(part < parts && parts < 32 && is_restoring(g));
 	if (r->parts == 0 || r->brought != m.version)
 		r->parts = 0;
 	r->brought = m.version;

@@ -53,6 +53,7 @@ static void
 take_out(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_record *r,
 	struct pbox_record *before)
 {
+	PBOX_ASSERT(r->round.paced && r->open);
 	*(before != NULL ? &before->round.later : &j->paced) = r->round.later;
 	if (r->round.later == NULL)
 		j->paced_last = before;

@@ -41,6 +41,7 @@ rounds_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_recor
 	}
 	if (n > 0)
 		s->conf.ops->release(s->conf.ctx, batch, n);
+	PBOX_ASSERT(j->held >= total);
 	j->held -= total;
 	pbox_stat_add(&s->stats[PBOX_SS_HELD], (uint64_t)0 - total);
 }
@@ -111,6 +112,8 @@ rounds_drop_node(struct pbox_shard *s, const struct target *g, unsigned slot)
 {
 	struct pbox_record *r = g->fragment->record;
 
+	PBOX_ASSERT(slot >= r->round.folded &&
+		    pbox_bit_get(r->nodes, slot)); /* what is summed cannot be taken out */
 	rounds_release(s, g->j, r, slot, slot + 1);
 	r->from[slot].unverified = false;
 	slots_go(r, slots_at(g->j, r, slot));
@@ -164,6 +167,7 @@ void
 rounds_unfold(struct pbox_shard_job *j, struct pbox_record *r, unsigned first)
 {
 	for (unsigned slot = r->round.folded; slot > first && (slot & (slot - 1)) >= first;) {
+		PBOX_ASSERT(slot <= j->slots);
 		void **acc = (void **)(uintptr_t)r->payload[slot &= slot - 1];
 
 		*acc = j->free_acc;
@@ -198,6 +202,8 @@ rounds_fold(struct pbox_shard *s, const struct target *g)
 	struct pbox_record *r = g->fragment->record;
 	unsigned end = front(j, r);
 
+	PBOX_ASSERT(end <= j->slots);
+	PBOX_ASSERT_WALK(bits_count(r->has, 0, j->slots) == r->arrived);
 	while (r->round.folded < end) {
 		/* end has this bit; so the node may take in some that are folded */
 		unsigned level = 31 - (unsigned)__builtin_clz(r->round.folded ^ end),
@@ -276,6 +282,8 @@ rounds_publish(struct pbox_shard *s, const struct target *g, uint32_t round, uns
 {
 	struct pbox_fragment *fragment = g->fragment;
 
+	/* a version never falls, and none is left out (R6.1) */
+	PBOX_ASSERT(round == fragment->version + 1 && contributors > 0);
 	fragment->version = round;
 	fragment->samples = samples > UINT32_MAX ? UINT32_MAX : (uint32_t)samples;
 	fragment->contributors = (uint16_t)contributors;
@@ -343,6 +351,7 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rec
 		pbox_chunk_frag_move(t, g->c, g->frag, spare);
 		g->st->spare[g->c->endpoint] = now;
 	}
+	PBOX_ASSERT(r->arrived == r->round.need && r->arrived <= n && !is_restoring(g));
 	rounds_publish(s, g, round, r->arrived, samples);
 	rounds_release(s, j, r, r->round.folded, n);
 	shard_send_results(s, g);
@@ -370,6 +379,7 @@ rounds_burst(struct pbox_shard *s, const struct target *g, const struct target *
 	const struct pbox_record *r = g->fragment->record, *ahead = NULL;
 	unsigned had;
 
+	PBOX_ASSERT(r != NULL && r->open && r->arrived == r->round.need);
 	if (next != NULL && next->fragment->record->arrived == g->j->slots)
 		ahead = next->fragment->record;
 	do { /* where the damage was of one that is gone, the others are complete without it */

@@ -56,6 +56,7 @@ rounds_missing(const struct target *g, uint64_t *set)
 {
 	const struct pbox_shard_job *j = g->j;
 
+	PBOX_ASSERT(g->fragment->record->open && !is_restoring(g));
 	for (unsigned at = 0; (at = next_missing(g, at)) < j->slots;) {
 		unsigned w = slots_owner(g, at);
 

@@ -59,6 +59,8 @@ pbox_shard_mail(struct pbox_shard *s, const struct pbox_mail *m, uint64_t now_ns
 	s->now_ns = now_ns;
 	PBOX_ASSERT(m->shard == s->conf.id && j->job->id < s->conf.max_jobs);
 	PBOX_ASSERT(s->job[j->job->id] == (m->kind == PBOX_MAIL_OPEN_JOB ? NULL : j));
+	/* what a mail changes is of no burst that goes on */
+	PBOX_ASSERT(!s->inside && s->n_ready == 0 && s->n_batched == 0);
 	switch (m->kind) {
 	case PBOX_MAIL_OPEN_JOB:
 		s->job[j->job->id] = j;
@@ -368,7 +370,8 @@ pbox_shard_rx(struct pbox_shard *s, const struct pbox_frame *frame, unsigned n, 
 	enum pbox_shard_stat drop[PBOX_SHARD_BURST];
 	uint64_t held = 0;
 
-	PBOX_ASSERT(n <= PBOX_SHARD_BURST && s->n_ready == 0 && s->n_batched == 0);
+	PBOX_ASSERT(n <= PBOX_SHARD_BURST && s->n_ready == 0 && s->n_batched == 0 && !s->inside);
+	s->inside = true;
 	s->n_pushed = 0;
 	s->now_ns = now_ns;
 	pbox_stat_add(&s->stats[PBOX_SS_RX_FRAMES], n);
@@ -381,6 +384,7 @@ pbox_shard_rx(struct pbox_shard *s, const struct pbox_frame *frame, unsigned n, 
 			shard_refuse(s, &target[i], &frame[i], drop[i]);
 	}
 	shard_finish_ready(s);
+	s->inside = false;
 	return held;
 }
 

@@ -26,6 +26,7 @@ static void
 shard_answer_address(
 	struct pbox_shard *s, struct pbox_shard_job *j, unsigned worker, struct pbox_send *out)
 {
+	PBOX_ASSERT(worker < j->job->workers);
 	out->hdr.token = token(j, worker);
 	out->hdr.job = j->job->id;
 	out->hdr.worker = (uint16_t)worker;
@@ -145,6 +146,7 @@ shard_send_batch(struct pbox_shard *s)
 
 	if (s->n_batched == 0)
 		return;
+	PBOX_ASSERT(s->n_batched <= SHARD_RECEIVERS && !is_restoring(&s->batch));
 	out = shard_answer_result(s, &s->batch);
 	send_result(s, &s->batch, &out, s->batch_to, s->n_batched);
 	s->n_batched = 0;
@@ -160,6 +162,7 @@ shard_send_result(struct pbox_shard *s, const struct target *g, unsigned worker,
 		shard_send_batch(s);
 	if (s->n_batched == 0)
 		s->batch = *g;
+	PBOX_ASSERT(s->batch.fragment == g->fragment && s->batch.j == g->j);
 	s->batch_to[s->n_batched++] =
 		receiver(&g->j->member[worker], peer_of(s, g, worker), worker, ts, 0);
 }
@@ -208,6 +211,7 @@ send_wait(
 			},
 	};
 
+	PBOX_ASSERT(worker < g->j->job->workers);
 	g->st->discipline->wait(g, worker, &out.hdr);
 	if (send_to(s, g, &out, worker)) /* or it is gone, and with it what it sent */
 		shard_count(s, PBOX_SS_TX_WAIT);

@@ -238,6 +238,7 @@ struct pbox_shard {
 	uint64_t now_ns, away_ns; /* what comes now may have come so long before */
 	/* Fragments that are complete since this burst began: finished together at its end, so that
 	 * the payloads of the next are fetched while one is summed. */
+	bool inside; /* its core is in it: no other may be, and no frame comes from within a call */
 	unsigned n_ready;
 	struct target ready[PBOX_SHARD_BURST];
 	struct pbox_shard_job *paced; /* jobs with rounds that wait for their rate */

@@ -68,6 +68,7 @@ comes(struct pbox_shard *s, struct target *g, const struct pbox_move *m)
 {
 	struct pbox_chunk *c = g->c;
 
+	PBOX_ASSERT(s->own_endpoint[m->memory.endpoint] && m->epoch != c->epoch);
 	if (c->endpoint != PBOX_ELSEWHERE) {
 		leaves(s, g, m);
 	} else {

@@ -76,6 +76,8 @@ shard_owners_changed(struct pbox_shard *s, struct pbox_shard_job *j)
 	}
 	for (unsigned i = 0; i < PBOX_OWNER_MAPS; i++)
 		memcpy(j->owners.map[i], now->map[i], bytes);
+	/* an edition says of which owners a contribution was made: it never falls (R15.8) */
+	PBOX_ASSERT(pbox_serial_diff(now->edition, j->owners.edition) >= 0 && !s->inside);
 	j->owners.only = now->only;
 	j->owners.from = now->from;
 	j->owners.plan = now->plan;

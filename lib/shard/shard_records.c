@@ -65,6 +65,7 @@ shard_target_of(struct pbox_shard_job *j, const struct pbox_record *r, struct ta
 	uint32_t index = r->chunk & ((1u << PBOX_CHUNK_BITS) - 1);
 
 	PBOX_ASSERT(r->open);
+	PBOX_ASSERT(j->table[r->chunk >> PBOX_CHUNK_BITS] != NULL);
 	g->j = j;
 	g->st = j->table[r->chunk >> PBOX_CHUNK_BITS];
 	g->c = &g->st->t->chunk[index];

@@ -42,6 +42,7 @@ shard_answer_report(
 {
 	const struct report *c = &g->fragment->record->report[worker];
 
+	PBOX_ASSERT(worker < g->j->job->workers && pbox_bit_get(g->fragment->record->has, worker));
 	answer_restore(s, g, worker, c->version, c->ts, m);
 }
 
@@ -58,6 +59,7 @@ shard_note_report(const struct target *g, const struct pbox_frame *f)
 	struct pbox_record *r = g->fragment->record;
 	unsigned w = f->hdr.worker;
 
+	PBOX_ASSERT(r->open && is_restoring(g));
 	r->report[w] = (struct report){.version = f->hdr.round, .ts = f->hdr.ts};
 	r->arrived += !pbox_bit_get(r->has, w);
 	pbox_bit_set(r->has, w);
@@ -108,6 +110,9 @@ shard_restored(struct pbox_shard *s, const struct target *g, bool lost)
 	bool empty = st->t->mode == PBOX_MODE_OPTIMISER && !fragment->has_result;
 	bool late = !lost && is_late(g);
 
+	/* a fragment is restored once: nobody waits for it after that (R10.6) */
+	PBOX_ASSERT(
+		is_restoring(g) && atomic_load_explicit(&st->restoring, memory_order_relaxed) > 0);
 	lost |= late;
 	fragment->closed = lost ? PBOX_FRAGMENT_LOST : empty ? PBOX_FRAGMENT_UNINITIALISED : 0;
 	fragment->closed |= late ? PBOX_FRAGMENT_LATE : 0;

@@ -128,6 +128,7 @@ shard_fetch_left(struct pbox_shard *s, const struct target *g, const struct pbox
 void
 shard_refresh_answer(struct pbox_shard *s, const struct target *g)
 {
+	PBOX_ASSERT((g->fragment->closed & PBOX_FRAGMENT_MOVED) == 0);
 	const struct pbox_table *t = g->st->t;
 	uint8_t *wire = pbox_chunk_frag_wire(t, g->c, g->frag);
 
@@ -165,6 +166,7 @@ shard_write_part(const struct target *g, const struct pbox_frame *f)
 static void
 open_fragment(struct pbox_shard *s, const struct target *g)
 {
+	PBOX_ASSERT(g->st->t->mode == PBOX_MODE_OPTIMISER && !g->fragment->has_result);
 	shard_refresh_answer(s, g);
 	g->fragment->has_result = 1;
 	g->fragment->closed = 0;
@@ -249,6 +251,7 @@ shard_give(struct pbox_shard *s, const struct target *g, const struct pbox_frame
 	}
 	shard_count(s, PBOX_SS_RX_INIT);
 	shard_send_batch(s);
+	PBOX_ASSERT(g->fragment->closed == 0 && m.version == g->fragment->version);
 	write_piece(g, f, piece_of(g, m.array, m.offset));
 	if (m.array == 0)
 		shard_refresh_answer(s, g);

@@ -78,6 +78,7 @@ agent_failed(struct agent *a, int code, const struct pbox_error *err, uint64_t n
 {
 	bool another = a->bad != -code;
 
+	PBOX_ASSERT(code < 0);
 	if (a->bad_ns == 0)
 		a->bad_ns = now;
 	a->bad = -code;
@@ -173,6 +174,7 @@ agent_register(struct agent *a, struct pbox_error *err)
 	char key[PBOX_FLEET_KEY];
 	int ret;
 
+	PBOX_ASSERT(a->box.number < a->box.n && a->lease != 0);
 	snprintf(m.address, sizeof(m.address), "%s", a->box.address[a->box.number]);
 	snprintf(m.release, sizeof(m.release), "%s", a->box.release);
 	agent_list(a, m.list, sizeof(m.list));
@@ -213,6 +215,7 @@ agent_run_for_office(struct agent *a, struct pbox_error *err)
 
 	if (!a->registered || a->view.candidate != 0)
 		return 0;
+	PBOX_ASSERT(a->lease != 0); /* a candidate goes with its lease */
 	compare.key = pbox_fleet_key_candidate(key, a->fleet, a->lease);
 	ret = ask_put(&a->etcd, &compare, 1, key, pbox_fleet_candidate_write(a->box.number),
 		a->lease, err);
@@ -244,6 +247,7 @@ agent_decide(struct agent *a, uint64_t now, struct pbox_error *err)
 	uint64_t at;
 	int ret;
 
+	PBOX_ASSERT(agent_decides(a) && a->office_ns != 0);
 	agent_facts(a, now, &facts);
 	a->wrong.code = 0;
 	ret = pbox_fleet_decide(&facts, &next, &a->wrong);
@@ -253,6 +257,7 @@ agent_decide(struct agent *a, uint64_t now, struct pbox_error *err)
 			a->look_ns = at;
 		return 0;
 	}
+	PBOX_ASSERT(!a->view.has_map || next.epoch > a->view.map.epoch);
 	compare[0].key = pbox_fleet_key(key, a->fleet, "map");
 	compare[1].key = pbox_fleet_key_candidate(mine, a->fleet, a->lease);
 	ret = ask_put(&a->etcd, compare, 2, key, pbox_fleet_map_write(&next), 0, err);
@@ -289,6 +294,7 @@ agent_seen(struct agent *a, uint64_t now)
 			a->here_ns[i] = 0;
 			a->away_ns[i] = a->away_ns[i] == 0 ? now : a->away_ns[i];
 		}
+	PBOX_ASSERT(!a->view.has_map || a->history.serial > 0);
 	decides = agent_decides(a);
 	if (decides && a->office_ns == 0) {
 		a->office_ns = now;

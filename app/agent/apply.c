@@ -36,6 +36,7 @@ apply_entry(struct agent *a, const struct box_job *job)
 {
 	unsigned i = 0;
 
+	PBOX_ASSERT(a->n_done <= AGENT_JOBS);
 	while (i < a->n_done && !box_same_run(&a->done[i].job, job))
 		i++;
 	if (i == AGENT_JOBS) /* never more than the box has, but for begins that are computed */
@@ -67,6 +68,8 @@ apply_weights(struct agent *a, const struct box_job *job, const uint32_t *weight
 	json_t *answer;
 	int ret;
 
+	/* the first box alone says where chunks are (R16.9) */
+	PBOX_ASSERT(a->box.number == 0 && a->box.n <= PBOX_FLEET_BOXES);
 	for (unsigned i = 0; i < a->box.n && n < sizeof(command); i++)
 		/* one that is out comes back when a person has started it again (R16.12) */
 		n += (size_t)snprintf(command + n, sizeof(command) - n, ",%" PRIu32,
@@ -142,6 +145,7 @@ apply_lost_job(struct agent *a, struct box_job *job, unsigned box, uint64_t now)
 	json_t *answer;
 	int ret;
 
+	PBOX_ASSERT(box > 0 && a->view.map.box[box].state != PBOX_FLEET_SERVES);
 	snprintf(command, sizeof(command), "/pbox/failover,#%u,%u", job->number, box);
 	ret = box_ask(&a->box, command, &answer, &err);
 	if (ret == 0) {
@@ -194,6 +198,7 @@ apply_map(struct agent *a)
 		a->applied = a->history.serial;
 		return;
 	}
+	PBOX_ASSERT(a->box.n == a->view.map.n_boxes);
 	apply_lost(a, now);
 	apply_forget(a);
 	for (unsigned i = 0; i < a->box.n_jobs; i++)

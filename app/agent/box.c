@@ -143,6 +143,7 @@ box_text(const json_t *j, const char *name, char *out, size_t size)
 	char key[64];
 	size_t n = 0;
 
+	PBOX_ASSERT(size > 0);
 	out[0] = '\0';
 	snprintf(key, sizeof(key), "%s", name);
 	for (unsigned i = 0; i < PARTS; i++) {
@@ -239,6 +240,7 @@ box_look(struct box *b, struct pbox_error *err)
 	}
 	json_decref(answer);
 	ret = box_look_jobs(b, err);
+	PBOX_ASSERT(b->n <= PBOX_FLEET_BOXES && b->number < b->n && b->n_jobs <= AGENT_JOBS);
 	if (ret == 0)
 		b->answered_ns = agent_now();
 	return ret;

@@ -43,6 +43,7 @@ measure_begin(struct agent *a, struct load_job *j, unsigned workers, struct pbox
 
 	if (j->room != NULL && j->workers == workers && j->boxes == a->box.n)
 		return 0;
+	PBOX_ASSERT(a->box.n > 1 && a->box.n <= PBOX_FLEET_BOXES);
 	measure_free(j);
 	if (workers == 0 || workers > WORKERS)
 		return pbox_fail(err, EPROTO, "job '%s' has %u workers", j->job.name, workers);

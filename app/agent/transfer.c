@@ -28,6 +28,7 @@ etcd_take(char *data, size_t size, size_t n, void *body)
 	struct etcd_body *b = body;
 	char *more;
 
+	PBOX_ASSERT(b->len <= ETCD_BODY);
 	n *= size;
 	if (n > ETCD_BODY - b->len)
 		return 0; /* curl ends the transfer */
@@ -69,6 +70,7 @@ etcd_transfer(struct etcd *e, unsigned at, const char *path, const char *request
 	CURL *curl = curl_easy_init();
 	char url[PBOX_OPTIONS_URL + 64];
 
+	PBOX_ASSERT(at < e->n);
 	*head = NULL;
 	if (curl == NULL || etcd_heads(e, head) != 0) {
 		curl_easy_cleanup(curl);

@@ -39,6 +39,7 @@ watch_failed(struct etcd *e)
 	uint64_t pause =
 		e->watch.created || e->watch.pause_ns == 0 ? PAUSE_FIRST : e->watch.pause_ns * 2;
 
+	PBOX_ASSERT(e->n > 0);
 	e->watch.pause_ns = pause < PAUSE_MOST ? pause : PAUSE_MOST;
 	watch_stop(e, e->watch.pause_ns);
 	e->watch.at = (e->watch.at + 1) % e->n;
@@ -92,6 +93,7 @@ watch_step(struct etcd *e, const char *prefix, int64_t from)
 
 	if (e->watch.curl != NULL || agent_now() < e->watch.again_ns)
 		return;
+	PBOX_ASSERT(e->watch.head == NULL && e->watch.request == NULL);
 	body = pbox_etcd_watch(prefix, from);
 	e->watch.request = body != NULL ? json_dumps(body, JSON_COMPACT) : NULL;
 	json_decref(body);

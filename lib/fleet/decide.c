@@ -46,6 +46,7 @@ static int
 decide_first(const struct pbox_fleet_facts *f, uint64_t epoch, const char *why,
 	struct pbox_fleet_map *next)
 {
+	PBOX_ASSERT(epoch > 0 && f->n_boxes > 0 && f->n_boxes <= PBOX_FLEET_BOXES);
 	memset(next, 0, sizeof(*next));
 	next->epoch = epoch;
 	next->n_boxes = f->n_boxes;
@@ -101,6 +102,7 @@ decide_carry(const struct pbox_fleet_map *before, struct pbox_fleet_map *next)
 		if (k < before->n_boxes)
 			next->box[i].state = before->box[k].state;
 	}
+	PBOX_ASSERT(before->n_jobs <= PBOX_FLEET_JOBS && next->n_jobs == 0);
 	for (unsigned k = 0; k < before->n_jobs; k++)
 		if (decide_carry_job(before, &before->job[k], next, &next->job[next->n_jobs]))
 			next->n_jobs++;
@@ -118,6 +120,8 @@ decide_again(const struct pbox_fleet_facts *f, const struct pbox_fleet_map *befo
 {
 	decide_first(f, before->epoch + 1, why, next);
 	decide_carry(before, next);
+	/* a map is never without a box that serves, and each has a later epoch */
+	PBOX_ASSERT(next->epoch > before->epoch && pbox_fleet_first(next) < next->n_boxes);
 	return 1;
 }
 
@@ -161,12 +165,14 @@ pbox_fleet_decide(
 			"the map has %u boxes, the first is %s, and this box's list is %s: the same list at all boxes (boxes in pbox.conf)",
 			map->n_boxes, map->box[0].address, list);
 	}
+	PBOX_ASSERT(map->n_boxes == f->n_boxes);
 	*next = *map;
 	next->epoch++;
 	for (unsigned i = 0; i < map->n_boxes; i++) {
 		if (map->box[i].state == PBOX_FLEET_SERVES && f->here_ns[i] == 0 &&
 			f->now_ns >= decide_removes_at(f) && decide_serving(map) > 1) {
 			next->box[i].state = PBOX_FLEET_GONE;
+			PBOX_ASSERT(decide_serving(next) > 0); /* the last one stays */
 			snprintf(next->why, sizeof(next->why),
 				"box %u (%s) has no lease: the others have its chunks", i,
 				map->box[i].address);

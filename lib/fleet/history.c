@@ -45,6 +45,7 @@ pbox_fleet_history_note(struct pbox_fleet_history *h, const struct pbox_fleet_vi
 	h->revision = view->revision;
 	if (!view->has_map || (h->serial != 0 && memcmp(&view->map, &h->map, sizeof(h->map)) == 0))
 		return;
+	PBOX_ASSERT(view->map.epoch > 0);
 	h->map = view->map;
 	h->serial++;
 }

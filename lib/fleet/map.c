@@ -64,6 +64,7 @@ map_read_jobs(json_t *jobs, struct pbox_fleet_map *map)
 	const char *name;
 	json_t *weights;
 
+	PBOX_ASSERT(map->n_boxes > 0 && map->n_boxes <= PBOX_FLEET_BOXES && map->n_jobs == 0);
 	json_object_foreach(jobs, name, weights)
 	{
 		struct pbox_fleet_job *j = &map->job[map->n_jobs];
@@ -201,6 +202,7 @@ pbox_fleet_map_state(struct pbox_fleet_map *map, unsigned box, enum pbox_fleet_s
 			"box %u (%s) is the last one that serves: let another one serve first", box,
 			map->box[box].address);
 	map->box[box].state = state;
+	PBOX_ASSERT(pbox_fleet_first(map) < map->n_boxes); /* the last one that serves stays */
 	map->epoch++;
 	snprintf(map->why, sizeof(map->why), "the operator: box %u (%s) %s%s", box,
 		map->box[box].address, state == PBOX_FLEET_SERVES ? "" : "is ",
@@ -252,6 +254,7 @@ map_entry(struct pbox_fleet_map *map, const char *job, struct pbox_fleet_job **o
 		for (unsigned i = 0; i < map->n_boxes; i++)
 			j->weight[i] = PBOX_FLEET_FULL;
 	}
+	PBOX_ASSERT(map->n_jobs <= PBOX_FLEET_JOBS && j < map->job + map->n_jobs);
 	*out = j;
 	return 0;
 }
@@ -308,6 +311,7 @@ pbox_fleet_balances(const struct pbox_fleet_map *map, const char *job)
 static void
 map_remove(struct pbox_fleet_map *map, unsigned i)
 {
+	PBOX_ASSERT(i < map->n_jobs);
 	map->n_jobs--;
 	memmove(&map->job[i], &map->job[i + 1], (map->n_jobs - i) * sizeof(map->job[0]));
 	memset(&map->job[map->n_jobs], 0, sizeof(map->job[0]));

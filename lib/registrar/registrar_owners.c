@@ -35,6 +35,24 @@ range_end(const struct pbox_job *job, const uint16_t *map, unsigned slot)
 	return end;
 }
 
+/* The next member by turns, but for newcomers that have not begun, if there are others; the job's workers: there is none. */
+static unsigned
+next_taker(const struct pbox_job *job, const struct pbox_work *room, unsigned from)
+{
+	unsigned to = from, fresh = job->workers;
+	struct pbox_work_view v;
+
+	for (unsigned tries = 0; tries < job->workers; tries++) {
+		to = (to + 1) % job->workers;
+		pbox_work_view(room, to, &v);
+		if (v.member && !v.fresh)
+			return to;
+		if (v.member && fresh == job->workers)
+			fresh = to;
+	}
+	return fresh;
+}
+
 /* Slots of a map that is not the room's: node by node to those that are there, by turns. */
 void
 registrar_owners_give_by_turns(
@@ -51,14 +69,8 @@ registrar_owners_give_by_turns(
 			continue;
 		n = pbox_range_nodes(slot, end, job->slots, node);
 		for (unsigned i = 0; i < n; i++) {
-			struct pbox_work_view v = {.member = false};
-			unsigned tries = job->workers;
-
-			while (!v.member && tries-- > 0) {
-				to = (to + 1) % job->workers;
-				pbox_work_view(room, to, &v);
-			}
-			if (!v.member)
+			to = next_taker(job, room, to);
+			if (to == job->workers)
 				return;
 			registrar_owners_give(map, job->slots,
 				&(struct pbox_work_move){.first = node[i].first,

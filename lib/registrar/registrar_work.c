@@ -134,6 +134,30 @@ work_job_end(struct pbox_registrar *r, struct pbox_job *job)
 	k->memory = NULL;
 }
 
+/* A newcomer has begun when each fragment has the version before the round in which it has slots: it can do slots of that round then,
+ * as others die, and not before (R15.7a). */
+static void
+look_at_newcomers(struct pbox_job *job)
+{
+	struct work *k = work_of(job);
+	const uint16_t *map;
+
+	if (!k->any_fresh || !registrar_work_finished(job, k->round - 1))
+		return;
+	map = work_map(job, k->round);
+	for (unsigned slot = 0; slot < job->slots; slot++) {
+		unsigned w = registrar_owner_at(map, slot);
+
+		if (w < job->workers && work_member_of(job, w)->fresh && work_is_member(k, w)) {
+			work_member_of(job, w)->fresh = false;
+			pbox_work_fresh(k->room, w, false);
+		}
+	}
+	k->any_fresh = false;
+	for (unsigned w = 0; w < job->workers; w++)
+		k->any_fresh |= work_member_of(job, w)->fresh;
+}
+
 /* The round in progress, by what the shards have finished. */
 void
 registrar_work_look(struct pbox_registrar *r, struct pbox_job *job)
@@ -166,6 +190,7 @@ work_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 	unsigned now = work_map_in(job, k->round), n;
 
 	PBOX_ASSERT(!k->claiming && work_is_member(k, w)); /* it had slots to give */
+	work_member_of(job, w)->fresh = false;
 	n = pbox_work_gone(k->room, w, work_seconds(r, k), &move, &why);
 	if (registrar_steal_gone(job, w, move, n))
 		registrar_owners_give_as(job, o->map[now], w, pbox_work_plan(k->room)->owner);
@@ -183,6 +208,13 @@ work_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 	registrar_work_publish(r, job);
 }
 
+/* It has had the model of a round, and so can do slots of one. */
+static bool
+has_begun(const struct pbox_job *job, unsigned w)
+{
+	return work_member_of(job, w)->entered && !work_member_of(job, w)->fresh;
+}
+
 static bool
 is_heard(const struct pbox_registrar *r, const struct pbox_job *job, unsigned w)
 {
@@ -191,23 +223,26 @@ is_heard(const struct pbox_registrar *r, const struct pbox_job *job, unsigned w)
 }
 
 /* A member, to whom slots can be given. One that was taken for dead may wait for its round, and not ask: it is a member again
- * where it is the only one that lives. */
+ * where no other one lives that has begun. */
 static bool
 somebody_else_lives(struct pbox_registrar *r, struct pbox_job *job, unsigned but)
 {
 	struct work *k = work_of(job);
 	const struct pbox_work_move *move;
 	unsigned back = job->workers;
+	bool fresh = false;
 
 	for (unsigned w = 0; w < job->workers; w++) {
 		if (w == but || !is_heard(r, job, w))
 			continue;
-		if (work_is_member(k, w))
+		if (work_is_member(k, w) && !work_member_of(job, w)->fresh)
 			return true;
-		back = back < job->workers ? back : w;
+		fresh |= work_is_member(k, w);
+		if (!work_is_member(k, w) && (back == job->workers || has_begun(job, w)))
+			back = w;
 	}
-	if (back == job->workers)
-		return false;
+	if (back == job->workers || (fresh && !has_begun(job, back)))
+		return fresh;
 	pbox_work_join(k->room, back, &move);
 	return true;
 }
@@ -237,7 +272,7 @@ work_session_end(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 {
 	struct work *k = work_of(job);
 
-	work_member_of(job, w)->entered = false;
+	work_member_of(job, w)->entered = work_member_of(job, w)->fresh = false;
 	if (k->room != NULL && !k->claiming && job->state == PBOX_JOB_OPEN &&
 		work_is_member(k, w) && somebody_else_lives(r, job, w))
 		work_gone(r, job, w);
@@ -279,6 +314,7 @@ work_tick(struct pbox_registrar *r, struct pbox_job *job)
 	if (!registrar_work_is_open(r, job) || (k->room == NULL && !work_begin(r, job)))
 		return;
 	registrar_work_look(r, job);
+	look_at_newcomers(job);
 	if (k->claiming) {
 		end_claims(r, job);
 		return;
@@ -446,6 +482,8 @@ work_enter(struct pbox_registrar *r, struct pbox_job *job, unsigned w, uint32_t 
 	if (work_is_member(k, w))
 		return;
 	n = pbox_work_join(k->room, w, &move);
+	pbox_work_fresh(k->room, w, n == 0);
+	work_member_of(job, w)->fresh = k->any_fresh = n == 0;
 	if (n > 0 && registrar_steal_is_on(job))
 		registrar_owners_give_as(job, job->owners.map[work_map_in(job, k->round)],
 			PBOX_SLOT_NOBODY, pbox_work_plan(k->room)->owner);

@@ -28,6 +28,7 @@ struct work {
 	bool tell;      /* slots of the round in progress have changed hands: members are to ask */
 	bool announced; /* from_round of the plan that waits is not known yet */
 	bool stuck;     /* no plan can be made */
+	bool any_fresh; /* some member may be */
 	bool claiming;  /* the box was started again: workers say what they own */
 	struct registrar_training training;
 	uint32_t plan[2]; /* numbers of the maps */
@@ -37,6 +38,7 @@ struct work {
 
 struct work_member {
 	bool entered; /* it had the model before it had slots, or began with the job */
+	bool fresh;   /* a newcomer that has not begun: it has no slots yet */
 	bool claimed;
 	uint32_t edition; /* that it claimed by */
 	struct registrar_work_seen seen;

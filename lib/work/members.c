@@ -33,9 +33,23 @@ nodes_of_owner(struct pbox_work *work, const uint16_t *owner, unsigned worker)
 	return n;
 }
 
+/* Who may take slots: of the round in progress those that have begun, if there are some. */
+static bool
+takes(const struct pbox_work *work, unsigned worker, bool round)
+{
+	bool able = work_is_able(&work->worker[worker]);
+
+	if (!able || !round || !work->worker[worker].fresh)
+		return able;
+	for (unsigned i = 0; i < work->conf.workers; i++)
+		if (work_is_able(&work->worker[i]) && !work->worker[i].fresh)
+			return false;
+	return true;
+}
+
 /* Who has finished earliest with so many slots more, in one node; its load grows by them. */
 static unsigned
-earliest_with(struct pbox_work *work, unsigned slots)
+earliest_with(struct pbox_work *work, unsigned slots, bool round)
 {
 	unsigned best = PBOX_WORK_NOBODY;
 	double least = 0;
@@ -45,7 +59,7 @@ earliest_with(struct pbox_work *work, unsigned slots)
 		double end = work->load[i] + slots * work_max(f[WORK_SLOT].value, 1e-9) +
 			     f[WORK_UP].value;
 
-		if (work_is_able(&work->worker[i]) && (best == PBOX_WORK_NOBODY || end < least)) {
+		if (takes(work, i, round) && (best == PBOX_WORK_NOBODY || end < least)) {
 			best = i;
 			least = end;
 		}
@@ -57,14 +71,14 @@ earliest_with(struct pbox_work *work, unsigned slots)
 
 /* A taker for each of n moves, the largest first. load[] says when each worker ends without them. */
 static void
-find_takers(struct pbox_work *work, unsigned n)
+find_takers(struct pbox_work *work, unsigned n, bool round)
 {
 	for (unsigned size = PBOX_MAX_SLOTS; size > 0; size /= 2)
 		for (unsigned m = 0; m < n; m++) {
 			unsigned k = work->move[m].end - work->move[m].first;
 
 			if (k >= size && k < 2 * size)
-				work->move[m].to = (uint16_t)earliest_with(work, k);
+				work->move[m].to = (uint16_t)earliest_with(work, k, round);
 		}
 }
 
@@ -75,12 +89,12 @@ split_moves(struct pbox_work *work, unsigned n)
 	unsigned able = 0, slots = 0, nodes = 0, largest;
 
 	for (unsigned i = 0; i < work->conf.workers; i++)
-		able += work_is_able(&work->worker[i]);
+		able += takes(work, i, true);
 	for (unsigned m = 0; m < n; m++)
 		slots += work->move[m].end - work->move[m].first;
 	work_count_owned(work, work->owner);
 	for (unsigned i = 0; i < work->conf.workers; i++)
-		nodes += work_is_able(&work->worker[i]) ? work->nodes[i] : 0;
+		nodes += takes(work, i, true) ? work->nodes[i] : 0;
 	largest = able > 0 ? (slots + able - 1) / able : slots;
 	for (unsigned m = 0; m < n;) {
 		struct pbox_work_move *x = &work->move[m];
@@ -113,7 +127,7 @@ reassign_plan(struct pbox_work *work, struct work_plan *p, unsigned worker)
 		work->load[i] =
 			pbox_work_time(&cost, work->pipeline, work->count[i], work->nodes[i]);
 	}
-	find_takers(work, n);
+	find_takers(work, n, false);
 	for (unsigned m = 0; m < n; m++)
 		for (unsigned s = work->move[m].first; s < work->move[m].end; s++)
 			p->owner[s] = work->move[m].to;
@@ -131,7 +145,7 @@ reassign_round(struct pbox_work *work, unsigned worker, double at)
 
 	for (unsigned i = 0; i < work->conf.workers; i++)
 		work->load[i] = work_finish(work, i, at);
-	find_takers(work, n);
+	find_takers(work, n, true);
 	for (unsigned m = 0; m < n; m++)
 		work_hand_over(work, work->move[m].first, work->move[m].end, work->move[m].to);
 	return n;
@@ -216,9 +230,17 @@ pbox_work_join(struct pbox_work *work, unsigned worker, const struct pbox_work_m
 		work_estimate_begin(&w->figure[f], value, 0.1 * value);
 	}
 	w->member = true;
+	w->fresh = false;
 	w->reported = w->micro_known = w->probe = w->done = w->changed = false;
 	w->idle = w->quiet = 0;
 	w->since = work->round;
 	work_force(work, PBOX_WORK_JOINED, worker);
 	return reassign(work, PBOX_WORK_NOBODY, 0, moves);
+}
+
+void
+pbox_work_fresh(struct pbox_work *work, unsigned worker, bool fresh)
+{
+	PBOX_ASSERT(worker < work->conf.workers && work->worker[worker].member);
+	work->worker[worker].fresh = fresh;
 }

@@ -164,7 +164,7 @@ void pbox_work_begun(
 	struct pbox_work *work, unsigned worker, unsigned first, unsigned end, double at);
 
 struct pbox_work_view {
-	bool member, fits_none;
+	bool member, fresh, fits_none;
 	struct pbox_work_cost cost; /**< estimates */
 	double noise;   /**< standard deviation of `slot` from round to round, seconds */
 	uint32_t since; /**< the round in which its speed changed last */
@@ -250,6 +250,10 @@ unsigned pbox_work_release(struct pbox_work *work, unsigned worker, double at,
 /** A worker comes (back). It begins with the median of the others' estimates, and gets slots by the next plan; those of nobody at once. */
 unsigned pbox_work_join(
 	struct pbox_work *work, unsigned worker, const struct pbox_work_move **moves);
+
+/** A newcomer has not begun, or has: until then it takes slots of the round in progress only where nobody else can. pbox_work_join() says that
+ * it has. */
+void pbox_work_fresh(struct pbox_work *work, unsigned worker, bool fresh);
 
 /**
  * A worker asks for work. If it has slots that it has not begun these are the answer, so a repeated question has the same answer.

@@ -319,6 +319,7 @@ pbox_work_view(const struct pbox_work *work, unsigned worker, struct pbox_work_v
 	PBOX_ASSERT(worker < work->conf.workers);
 	memset(view, 0, sizeof(*view));
 	view->member = w->member;
+	view->fresh = w->fresh;
 	view->fits_none = w->micro_known && w->micro == 0;
 	work_cost_of(work, worker, &view->cost);
 	view->noise = w->figure[WORK_SLOT].noise;

@@ -149,6 +149,7 @@ struct work_worker {
 	uint32_t grown;       /* round in which micro grew last */
 	uint16_t idle, probe_after; /* rounds without slots; how many are enough */
 	bool member, reported, micro_known, probe;
+	bool fresh;   /* it has not the model of the round in progress yet */
 	bool changed; /* since the last plan; weighed: before the decision under way began */
 	bool weighed;
 	/* the round in progress */

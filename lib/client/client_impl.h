@@ -237,6 +237,11 @@ int request_call(struct pbox_client *c, uint8_t type, uint8_t want, const void *
 	size_t length, void *answer, size_t cap, size_t *answer_len, const char *what,
 	uint64_t deadline, struct pbox_client_error *err);
 
+/* work.c */
+struct pbox_worker_question;
+/** A list of questions that have ended. Lock held. */
+void work_publish(struct pbox_worker_question *q);
+
 /* declare.c */
 struct declare_refusal {
 	struct cmd cmd;

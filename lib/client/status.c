@@ -105,7 +105,6 @@ int
 pbox_client_set(struct pbox_client *c, uint32_t table, uint16_t group, uint32_t from_round,
 	const struct pbox_client_hyper *h, unsigned n, struct pbox_client_error *err)
 {
-	struct pbox_set m = {.table = table, .group = group, .from_round = from_round};
 	uint8_t buf[512], answer[1024];
 	char what[80];
 	struct table *t;
@@ -124,19 +123,14 @@ pbox_client_set(struct pbox_client *c, uint32_t table, uint16_t group, uint32_t 
 		goto out;
 	}
 	if (from_round == 0)
-		m.from_round = client_next_round(c, t);
-	m.count = (uint16_t)n;
-	for (unsigned i = 0; i < n; i++) {
-		m.param[i].id = h[i].id;
-		m.param[i].value = h[i].value;
-	}
-	len = pbox_set_encode(buf, sizeof(buf), &m);
+		from_round = client_next_round(c, t);
+	len = pbox_worker_set(buf, sizeof(buf), t->t, group, from_round, h, n);
 	if (group == PBOX_ALL_GROUPS)
 		snprintf(what, sizeof(what), "SET of all groups of table %u from round %u on",
-			table, m.from_round);
+			table, from_round);
 	else
 		snprintf(what, sizeof(what), "SET of group %u of table %u from round %u on", group,
-			table, m.from_round);
+			table, from_round);
 	rc = request_call(c, PBOX_SET, PBOX_SET_OK, buf, len, answer, sizeof(answer), NULL, what,
 		client_deadline(c, 0), err);
 	if (rc == PBOX_C_DEADLINE)
@@ -159,19 +153,19 @@ static int
 status_page(struct pbox_client *c, unsigned *next, char *text, size_t cap,
 	struct pbox_client_error *err)
 {
-	struct pbox_status q = {.first = (uint16_t)*next};
 	struct pbox_status_ok m;
 	struct pbox_member_entry e;
 	struct pbox_cursor cur;
 	uint8_t buf[64], *answer = malloc(MAX_FRAME);
 	char host[PBOX_TEXT_NAME];
+	unsigned first = *next;
 	size_t len = 0;
 	int rc;
 
 	if (answer == NULL)
 		return pbox_client_fail(err, PBOX_C_MEMORY, "no memory for the status");
 	rc = request_call(c, PBOX_STATUS, PBOX_STATUS_OK, buf,
-		pbox_status_encode(buf, sizeof(buf), &q), answer, MAX_FRAME, &len, NULL,
+		pbox_worker_status(buf, sizeof(buf), first, NULL), answer, MAX_FRAME, &len, NULL,
 		client_deadline(c, 0), err);
 	if (rc == PBOX_C_DEADLINE)
 		rc = waiting_no_answer(c, "STATUS", err);
@@ -197,7 +191,7 @@ status_page(struct pbox_client *c, unsigned *next, char *text, size_t cap,
 					e.silent_ms / 1000.0);
 			pbox_text_add(text, cap, "\n");
 		}
-		if (*next<m.workers && * next> q.first)
+		if (*next<m.workers && * next> first)
 			rc = PBOX_C_PENDING;
 	}
 	free(answer);

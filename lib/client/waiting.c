@@ -41,7 +41,6 @@ static bool
 waiting_member(struct pbox_client *c, unsigned worker, const struct pbox_worker_wait *on,
 	struct pbox_member_entry *e, bool *circle, char *words, size_t cap)
 {
-	struct pbox_status q = {.first = (uint16_t)worker};
 	uint8_t buf[64], *answer = malloc(MAX_FRAME);
 	struct pbox_status_ok m;
 	struct pbox_cursor cur;
@@ -50,15 +49,9 @@ waiting_member(struct pbox_client *c, unsigned worker, const struct pbox_worker_
 
 	if (answer == NULL)
 		return false;
-	if (on != NULL) {
-		q.flags = PBOX_STATUS_WAITS;
-		q.chunk = on->chunk;
-		q.round = on->round;
-		q.frag = on->frag;
-	}
 	good = request_call(c, PBOX_STATUS, PBOX_STATUS_OK, buf,
-		       pbox_status_encode(buf, sizeof(buf), &q), answer, MAX_FRAME, &len, NULL,
-		       client_clock_ns() + ASK_ANSWER, NULL) == 0 &&
+		       pbox_worker_status(buf, sizeof(buf), worker, on), answer, MAX_FRAME, &len,
+		       NULL, client_clock_ns() + ASK_ANSWER, NULL) == 0 &&
 	       pbox_status_ok_decode(answer, len, &m, &cur) == 0 &&
 	       pbox_status_ok_next(&cur, e) == 0 && e->worker == worker;
 	*circle = good && (m.flags & PBOX_STATUS_CIRCLE) != 0;

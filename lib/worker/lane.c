@@ -77,7 +77,7 @@ void
 lane_settle_all(struct pbox_worker *w)
 {
 	bool steady = w->lanes > 1 && !w->failed && !w->shut && !w->planned &&
-		      w->declaring.d == NULL && homes_steady(&w->homes);
+		      w->declaring.d == NULL && w->plan.first == NULL && homes_steady(&w->homes);
 
 	if (w->lanes == 1)
 		return;

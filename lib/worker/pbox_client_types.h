@@ -109,9 +109,20 @@ enum pbox_client_newcomer {
 	PBOX_CLIENT_IN_JOB = 0, /**< it is none */
 	/** What is going on: now, now_trained and hyper. Nobody waits for it yet; `nodes` other than 0: it is none, as it began with the job. */
 	PBOX_CLIENT_LOOK = 1,
-	/** Slots. Returns when the job is at the round before the first in which it has some, with that one in `round`: pull, compute, push.
-	 * The other workers wait for it from then on. It must not have pushed. `round` and `trained` are those of the last answer. */
+	/** Slots. Returns when the job is at the first round in which it has some, with that one in `round`: pull, compute, push.
+	 * The other workers wait for it then. It must not have pushed. `round` and `trained` are those of the last answer. */
 	PBOX_CLIENT_BEGIN = 2,
+};
+
+/** Which slots are this worker's after pbox_client_work() (pbox_client_work.keep). */
+enum pbox_client_keep {
+	PBOX_CLIENT_OWN = 0, /**< those that the box says */
+	/** It is only a report. The slots stay what they are until pbox_client_work_due() says otherwise, and so do edition, nodes
+	 * and next; a push may be unfinished. */
+	PBOX_CLIENT_KEEP = 1,
+	/** The round before `round` has ended: asks where slots may be others from then on, with `changed` 1. Else all is as with KEEP, but
+	 * this call does not wait for an answer: the report goes by itself, if the last one was 50 ms ago. */
+	PBOX_CLIENT_TURN = 2,
 };
 
 /** A node of the tree over the slots of a job: a contribution to a round is the sum over one. */
@@ -140,11 +151,9 @@ struct pbox_client_work {
 	uint32_t next_from; /**< round from which other slots are its own; 0: it is not known */
 	uint32_t next_ranges;
 	struct pbox_client_node next[24]; /**< as ranges */
-	/** 1: only report. The slots stay what they are until pbox_client_work_due() says otherwise, and so do edition, nodes
-	 * and next; a push may be unfinished. */
-	uint32_t keep;
-	uint32_t newcomer; /**< enum pbox_client_newcomer */
-	uint32_t group;    /**< whose hyper-parameters the answer has */
+	uint32_t keep;                    /**< enum pbox_client_keep */
+	uint32_t newcomer;                /**< enum pbox_client_newcomer */
+	uint32_t group;                   /**< whose hyper-parameters the answer has */
 	/* the answer, since there is newcomer */
 	uint32_t now; /**< the round in progress */
 	uint32_t
@@ -155,6 +164,8 @@ struct pbox_client_work {
 	uint32_t
 		fits; /**< samples that this worker's memory holds, of which a slot has batch / V (1 where batch is 0); less than that: it gets no
 			 * slots by the next plans, until it says more in 5 reports */
+	uint32_t
+		changed; /**< the answer: 1: which slots are this worker's was asked, and they may be others */
 };
 
 /** A tensor as declared. */

@@ -354,7 +354,8 @@ struct pbox_worker_request {
 	uint8_t type;
 	uint8_t answer_type; /**< once answered; 0: it has no answer, as the worker has failed or was shut */
 	bool listed;
-	bool own; /* the worker's: it goes while others wait for a new session */
+	bool own;     /* the worker's: it goes while others wait for a new session */
+	bool watched; /* the worker's: who has asked looks whether it is still listed */
 };
 void pbox_worker_request(struct pbox_worker *w, struct pbox_worker_request *r);
 /** It is the host's again. */
@@ -365,6 +366,13 @@ struct pbox_worker_request *pbox_worker_answered(struct pbox_worker *w);
  * @param ended  why there is no answer, if there is none */
 int pbox_worker_result(const struct pbox_worker_request *r, uint8_t want, const char *what,
 	const struct pbox_client_error *ended, struct pbox_client_error *err);
+
+/** Payloads of requests, into @p buf; their length.
+ * SET of @p n hyper-parameters (1 to PBOX_SET_MAX) of a group from @p round on (R7.1). */
+size_t pbox_worker_set(void *buf, size_t cap, const struct pbox_worker_table *t, uint16_t group,
+	uint32_t round, const struct pbox_client_hyper *h, unsigned n);
+/** STATUS (R8.3) from worker @p first on. @p on  what this worker waits for, of that one (R8.3a); NULL: nothing */
+size_t pbox_worker_status(void *buf, size_t cap, unsigned first, const struct pbox_worker_wait *on);
 
 /* ---- memory -------------------------------------------------------------------------------------------------- */
 

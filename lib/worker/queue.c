@@ -223,8 +223,10 @@ pbox_worker_submit(struct pbox_worker *w, struct pbox_worker_op *op)
 		if (op_pushes(op) && !op->again)
 			next_push(t, op->e[i].tensor);
 	}
-	if (op->again) /* what the box has lost is a push of its own */
+	if (op->again) { /* what the box has lost is a push of its own */
 		table_recounts(t);
+		w->plan.again = true;
+	}
 	op->open = 0;
 	for (unsigned i = 0; i < w->lanes; i++) {
 		open[i] = entries_begin(op, i);

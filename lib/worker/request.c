@@ -27,7 +27,7 @@ request_unlist(struct session *s, struct pbox_worker_request *r)
 static void
 request_end(struct pbox_worker *w, struct pbox_worker_request *r)
 {
-	if (r->own)
+	if (r->own || r->watched)
 		return;
 	r->next = NULL;
 	*w->answered_tail = r;
@@ -88,6 +88,13 @@ request_begin(struct session *s, struct pbox_worker_request *r, uint8_t type, co
 		.answer = answer,
 		.answer_cap = cap,
 		.own = true};
+	request_start(s, r);
+}
+
+void
+request_ask(struct session *s, struct pbox_worker_request *r)
+{
+	assert(r->watched && !r->listed);
 	request_start(s, r);
 }
 
@@ -252,6 +259,35 @@ pbox_worker_answered(struct pbox_worker *w)
 	w->answered = NULL;
 	w->answered_tail = &w->answered;
 	return r;
+}
+
+size_t
+pbox_worker_set(void *buf, size_t cap, const struct pbox_worker_table *t, uint16_t group,
+	uint32_t round, const struct pbox_client_hyper *h, unsigned n)
+{
+	struct pbox_set m = {
+		.table = t->number, .group = group, .from_round = round, .count = (uint16_t)n};
+
+	assert(n > 0 && n <= PBOX_SET_MAX);
+	for (unsigned i = 0; i < n; i++) {
+		m.param[i].id = h[i].id;
+		m.param[i].value = h[i].value;
+	}
+	return pbox_set_encode(buf, cap, &m);
+}
+
+size_t
+pbox_worker_status(void *buf, size_t cap, unsigned first, const struct pbox_worker_wait *on)
+{
+	struct pbox_status m = {.first = (uint16_t)first};
+
+	if (on != NULL) {
+		m.flags = PBOX_STATUS_WAITS;
+		m.chunk = on->chunk;
+		m.round = on->round;
+		m.frag = on->frag;
+	}
+	return pbox_status_encode(buf, cap, &m);
 }
 
 int

@@ -56,6 +56,7 @@ pbox_worker_create(const struct pbox_client_conf *conf, const struct sockaddr_in
 		return NULL;
 	w->finished_tail = &w->finished;
 	w->answered_tail = &w->answered;
+	w->plan.replied_tail = &w->plan.replied;
 	w->lane[0] = lane_new(w, 0, port);
 	w->lanes = 1;
 	w->nonce = port->random(port->ctx);
@@ -133,6 +134,7 @@ end_all(struct pbox_worker *w, int code, const char *text)
 	lane_gather_all(w, w->now);
 	for (unsigned i = 0; i < w->boxes; i++)
 		request_fail_all(w->box[i]);
+	plan_fail(w);
 	while (w->ops != NULL) {
 		struct pbox_worker_op *op = w->ops;
 
@@ -203,6 +205,8 @@ pbox_worker_tick(struct pbox_worker *w, uint64_t now, uint64_t drained)
 	homes_tick(w);
 	if (!w->failed && !w->shut)
 		carry_tick(w);
+	if (!w->failed && !w->shut)
+		plan_tick(w, drained);
 	w->opened |= boxes_ready(w);
 	/* the fragments of a lane may be for endpoints of any other one (mixed): all start before one sends */
 	for (unsigned k = 0; k < w->lanes && !w->failed && !w->shut; k++)
@@ -218,6 +222,8 @@ pbox_worker_tick(struct pbox_worker *w, uint64_t now, uint64_t drained)
 		due = homes_due(w);
 	if (!w->shut && carry_due(w) < due)
 		due = carry_due(w);
+	if (plan_due(w) < due)
+		due = plan_due(w);
 	for (unsigned k = 0; k < w->lanes; k++) {
 		if (w->lane[k]->starting != NULL && !w->shut)
 			return 0;

@@ -24,6 +24,7 @@
  *     next_round.c        the round of a table's next push
  *     times.c             how long each box takes (times.h)
  *     request.c           control requests and their repetition
+ *     plan.c              work by plan: what is asked of the box, and when (pbox_worker_plan.h)
  *     task.c              slots that others do within a round
  *     nodes.c             which nodes of the tree over the job's slots this worker brings
  *     worker_rounds.c worker_clock.c    the discipline of a table (worker_discipline.h): versions, answers, losses
@@ -51,6 +52,7 @@
 #include "carry.h"
 #include "homes.h"
 #include "pbox_worker.h"
+#include "pbox_worker_plan.h"
 
 /* ---- link.c: frames in datagrams ------------------------------------------------------------ */
 
@@ -500,6 +502,8 @@ void header_leave(struct session *s);
 /** One of our own, which goes while those of the host wait. */
 void request_begin(struct session *s, struct pbox_worker_request *r, uint8_t type,
 	const void *payload, size_t length, uint16_t map_epoch, void *answer, size_t cap);
+/** A watched one, which waits for a new session as those of the host do. It goes with the next tick. */
+void request_ask(struct session *s, struct pbox_worker_request *r);
 void request_drop(struct session *s, struct pbox_worker_request *r);
 /** A new session: what waits goes again, at once. */
 void request_renew(struct session *s);
@@ -509,6 +513,24 @@ void request_fail_all(struct session *s);
 /** Nothing is asked of the box any more: what all boxes are asked goes on with the next one. */
 void request_retire(struct session *s);
 uint64_t request_due(const struct session *s);
+
+/* plan.c */
+struct worker_plan {
+	struct pbox_worker_question *first,
+		*last; /* those that are not answered; the first one is under way */
+	struct pbox_worker_question *replied, **replied_tail; /* for the host */
+	struct pbox_worker_question report;                   /* that nobody waits for */
+	bool reporting;                                       /* it is under way */
+	struct pbox_client_error late;   /* of the last one: it ends the next question */
+	uint64_t asked_at;               /* the last WORK */
+	uint32_t edition, next_from;     /* of the answer that the slots are from */
+	uint32_t number, members, leads; /* of the last answer */
+	bool again; /* the round of the last push was pushed again: its slots have changed in it */
+};
+void plan_tick(struct pbox_worker *w, uint64_t drained);
+uint64_t plan_due(const struct pbox_worker *w);
+/** The worker has failed or was shut: all questions end. */
+void plan_fail(struct pbox_worker *w);
 
 /* ---- lanes ---------------------------------------------------------------------------------------- */
 
@@ -600,6 +622,7 @@ struct pbox_worker {
 	bool settled, planned;         /* the nodes are known; they change (section 15) */
 	uint8_t edition, edition_seen; /* of the owners: of node, of the last RESULT */
 	struct worker_task task;
+	struct worker_plan plan;
 
 	uint64_t now; /* of what is not data */
 	struct lane *lane[PBOX_WORKER_LANES];

@@ -49,13 +49,13 @@ def slower(text, rank, round):
     return 1
 
 
-def has_stolen(fate, rank, opt):
-    """thief@RANK: it computes a slot that it has stolen. victim@RANK: it has given up slots of this round, and does not know it yet."""
+def has_stolen(fate, rank, opt, before):
+    """thief@RANK: it computes a slot that it has stolen in this round: it had stolen `before` in those before. victim@RANK: it has given up slots of this round, and does not know it yet."""
     what, _, who = fate.partition("@")
     if who != str(rank):
         return False
     if what == "thief":
-        return opt._work._moved and opt.stolen_slots > 0
+        return opt.stolen_slots > before
     return sum(n for _, n in opt.client.nodes()) < len(opt._slots.mine)
 
 
@@ -65,7 +65,7 @@ def digest(model):
 
 def train(args, n, rank, opt, model, data, pause):
     loader = opt.loader(data, args.batch, seed=args.seed, num_workers=args.loaders)
-    shares, stolen, ahead, killed, stopped = 0, 0, 0, place(args.kill), place(args.stop)
+    shares, stolen, earlier, ahead, killed, stopped = 0, 0, 0, 0, place(args.kill), place(args.stop)
     while opt.trained_rounds < args.rounds:
         for x, y in loader:
             if opt.trained_rounds >= args.rounds:  # others have done the last ones
@@ -91,7 +91,7 @@ def train(args, n, rank, opt, model, data, pause):
             if here in killed and opt._slots.count == shares // 2:
                 say("dies", *here)
                 os.kill(os.getpid(), signal.SIGKILL)
-            if has_stolen(args.fate, rank, opt):
+            if has_stolen(args.fate, rank, opt, earlier):
                 say("dies", *here, "after", opt.stolen_slots, "stolen slots, with", len(opt._slots.mine))
                 os.kill(os.getpid(), signal.SIGKILL)
             if here in stopped and opt._slots.count == shares // 2:
@@ -101,6 +101,7 @@ def train(args, n, rank, opt, model, data, pause):
                 say("goes on", *here)
             before = opt.trained_rounds
             opt.step()
+            earlier = opt.stolen_slots if n > 0 and opt.round_ended else earlier
             ahead += n > 0 and args.ahead > 0 and opt._stale.waits
             if opt.round_ended != (opt.trained_rounds == before + 1):
                 say("worker", rank, "has failed: round_ended is", opt.round_ended, "and rounds were", before, "then", opt.trained_rounds)

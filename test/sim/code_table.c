@@ -30,18 +30,11 @@ request(struct pbox_worker *w, struct pbox_worker_request *r)
 	pbox_worker_request(w, r);
 }
 
-static int
-own(struct pbox_worker *w, uint32_t edition, const struct pbox_slot_range *range, unsigned n)
+static void
+ask(struct pbox_worker *w, struct pbox_worker_question *q)
 {
 	pbox_worker_together(w, 0);
-	return pbox_worker_own(w, edition, range, n);
-}
-
-static int
-gain(struct pbox_worker *w, const struct pbox_slot_range *range, unsigned n)
-{
-	pbox_worker_together(w, 0);
-	return pbox_worker_gain(w, range, n);
+	pbox_worker_ask(w, q);
 }
 
 static bool
@@ -49,13 +42,6 @@ slot_begin(struct pbox_worker *w, uint32_t round, unsigned slot, uint64_t now)
 {
 	pbox_worker_together(w, 0);
 	return pbox_worker_slot_begin(w, round, slot, now);
-}
-
-static bool
-owners_changed(const struct pbox_worker *w)
-{
-	pbox_worker_together((struct pbox_worker *)(uintptr_t)w, 0);
-	return pbox_worker_owners_changed(w);
 }
 
 const struct sim_code SIM_CODE_NAME = {
@@ -92,10 +78,9 @@ const struct sim_code SIM_CODE_NAME = {
 	.worker_table_nodes = pbox_worker_table_nodes,
 	.worker_table_node = pbox_worker_table_node,
 	.worker_submit = pbox_worker_submit,
-	.worker_gain = gain,
 	.worker_slot_begin = slot_begin,
-	.worker_own = own,
-	.worker_owners_changed = owners_changed,
+	.worker_ask = ask,
+	.worker_replied = pbox_worker_replied,
 	.worker_finished = pbox_worker_finished,
 	.worker_request = request,
 	.worker_answered = pbox_worker_answered,

@@ -113,6 +113,8 @@ owner_at(struct sim *s, unsigned job, const struct sim_fragment *f, uint32_t rou
 		return a->map[2][slot];
 	if (a->any)
 		return a->map[a->from != 0 && pbox_serial_diff(round, a->from) >= 0][slot];
+	if (spec->least > 0) /* of those that had declared the table (R15.2) */
+		return NO_OWNER;
 	while (sim_slots_of(spec, w + 1) <= slot)
 		w++;
 	return w;

@@ -25,10 +25,10 @@ void sim_request(struct sim *s, struct sim_worker *w, enum pbox_type type, size_
 
 /* True: the worker has something new to do. */
 bool sim_plan_step(struct sim *s, struct sim_worker *w);
-/* TASK is answered by TASK_OK. */
-void sim_plan_task_answered(struct sim *s, struct sim_worker *w);
-/* WORK is answered by WORK_OK. */
-void sim_plan_answered(struct sim *s, struct sim_worker *w);
+/* A question about plans has ended: true. */
+bool sim_plan_replied(struct sim *s, struct sim_worker *w);
+/* Is it a newcomer that waits for slots? */
+bool sim_plan_enters(const struct sim_worker *w);
 /* An operation has failed, or the worker: the others go on without it. False: they have no reason to. */
 bool sim_plan_ends(struct sim *s, struct sim_worker *w, int code);
 

@@ -7,16 +7,15 @@
 #include "operations.h"
 
 /*
- * A program that works by plan (section 15 of the protocol), as lib/client and pbox.torch do it: before a round it asks WORK
- * where owners have changed, a plan begins, or the last question was a while ago; it computes its slots, each in its time, and
- * pushes all of its nodes; where the round waits for slots that it has got it asks again, computes these, and pushes all
- * once more. In some jobs it says which slots it begins, and asks TASK when it has none left.
+ * A program that works by plan (section 15 of the protocol), as pbox.torch does it: after a round its worker asks the box, if there is
+ * something to ask (pbox_worker_plan.h); it computes its slots, each in its time, and pushes all of its nodes; where the round waits for
+ * slots that it has got it asks again, computes these, and pushes all once more. In some jobs it says which slots it begins, and steals
+ * some when it has none left.
  */
 
-#define ASK_EVERY (50 * MS)
-#define EXCHANGE  MS /* that it reports for a payload, whatever it took */
-#define MOST_MS   100
-#define QUESTIONS 30 /* TASKs that a worker asks one after the other, before it pushes */
+#define EXCHANGE   MS          /* that it reports for a payload, whatever it took */
+#define PATIENCE   (600 * SEC) /* of a question */
+#define STEALS_FOR (100 * MS)
 /* A process that is stopped: what its socket holds */
 #define SOCKET 64
 
@@ -54,32 +53,30 @@ nodes_now(const struct sim *s, const struct sim_worker *w, struct pbox_node *nod
 	return n;
 }
 
-/* ---- WORK --------------------------------------------------------------------------------------------- */
+/* ---- questions ---------------------------------------------------------------------------------------- */
 
 static void
-ask(struct sim *s, struct sim_worker *w)
+ask(struct sim *s, struct sim_worker *w, enum pbox_worker_asks what, uint32_t round)
 {
 	struct sim_planned *p = &w->plan;
-	struct pbox_work_ask m = {.round = p->more ? w->round : w->round + 1,
-		.edition = p->edition,
-		.fits = UINT32_MAX,
-		.seed = PBOX_WORK_NONE,
-		.samples = PBOX_WORK_NONE};
-	struct pbox_node node[PBOX_RANGE_NODES];
-	unsigned n = nodes_now(s, w, node);
+	struct pbox_work_ask *m = &p->question.work;
 
-	for (unsigned i = 0; i < n; i++)
-		m.range[m.ranges++] = (struct pbox_slot_range){
-			node[i].first, (uint16_t)pbox_node_end(node[i], s->sc.job[w->job].slots)};
+	p->question = (struct pbox_worker_question){.kind = what,
+		.table = w->table[0],
+		.deadline = s->now + PATIENCE,
+		.most = STEALS_FOR,
+		.work = {.round = round,
+			.fits = UINT32_MAX,
+			.seed = PBOX_WORK_NONE,
+			.samples = PBOX_WORK_NONE}};
 	if (p->measured) {
-		m.slots = (uint16_t)slots_of_nodes(&s->sc.job[w->job], p->node, p->nodes);
-		m.payloads = (uint16_t)p->nodes;
-		m.compute = (double)p->computed_ns * 1e-9;
-		m.up = (double)(p->nodes * EXCHANGE) * 1e-9;
-		m.down = (double)EXCHANGE * 1e-9;
+		m->slots = (uint16_t)slots_of_nodes(&s->sc.job[w->job], p->node, p->nodes);
+		m->compute = (double)p->computed_ns * 1e-9;
+		m->up = (double)(p->nodes * EXCHANGE) * 1e-9;
+		m->down = (double)EXCHANGE * 1e-9;
 	}
-	p->asked_at = s->now;
-	sim_request(s, w, PBOX_WORK, pbox_work_ask_encode(w->payload, sizeof(w->payload), &m));
+	w->busy = true;
+	s->code->worker_ask(w->w, &p->question);
 }
 
 static bool
@@ -135,7 +132,6 @@ begin_slot(struct sim *s, struct sim_worker *w)
 	p->nodes = nodes_now(s, w, p->node);
 	if (slot == slots) {
 		p->phase = SIM_PLAN_STEALS;
-		p->questions = 0;
 		return;
 	}
 	if (!s->code->worker_slot_begin(w->w, round, slot, s->now)) {
@@ -168,6 +164,7 @@ compute(struct sim *s, struct sim_worker *w)
 	struct sim_planned *p = &w->plan;
 	unsigned n = nodes_now(s, w, now), n_added = 0, kept = 0;
 	uint32_t round = round_of(w);
+	uint64_t early;
 
 	memset(p->begun, 0, sizeof(p->begun));
 	for (unsigned i = 0; i < n; i++) {
@@ -191,82 +188,70 @@ compute(struct sim *s, struct sim_worker *w)
 	}
 	p->computed_ns = slots_of_nodes(spec, added, n_added) * spec->slot_ns *
 			 slowness(&s->sc, w->job, w->id, round) / 100;
-	w->not_before = s->now + p->computed_ns;
+	early = spec->ahead && !p->more && p->pushed_at != 0 ? s->now - p->pushed_at : 0;
+	w->not_before = s->now + (p->computed_ns > early ? p->computed_ns - early : 0);
 	p->phase = SIM_PLAN_COMPUTES;
 }
 
+/* It has looked whether the job has begun (R15.7a). */
 static void
-own(struct sim *s, struct sim_worker *w, const struct pbox_work_ok *ok)
+looked(struct sim *s, struct sim_worker *w)
 {
-	struct sim_planned *p = &w->plan;
+	const struct pbox_work_ok *ok = &w->plan.question.ok;
 
-	if (s->code->worker_own(w->w, ok->edition, ok->range, ok->ranges) != 0) {
-		sim_fail(s, "job %u worker %u cannot own the %u ranges that it is given", w->job,
-			w->id, ok->ranges);
-		return;
-	}
-	p->edition = ok->edition;
-	p->next_from = ok->next_from;
-	p->measured = false;
-	compute(s, w);
-}
-
-void
-sim_plan_answered(struct sim *s, struct sim_worker *w)
-{
-	struct pbox_work_ok ok;
-	struct sim_planned *p = &w->plan;
-
-	if (pbox_work_ok_decode(w->answer, w->request.answer_len, &ok) != 0) {
-		sim_fail(s, "WORK_OK cannot be read");
-		return;
-	}
-	if (ok.again_ms == 0)
-		own(s, w, &ok);
+	if (ok->ranges > 0 && ok->now <= 1) /* it begins with the others */
+		w->plan.phase = SIM_PLAN_ASKS;
+	else if (pbox_serial_diff(ok->now, w->last) > 0) /* they have done all of it */
+		w->round = w->last;
 	else
-		p->again_at = s->now + (ok.again_ms < MOST_MS ? ok.again_ms : MOST_MS) * MS;
+		ask(s, w, PBOX_WORKER_ENTER, ok->now);
 }
 
-/* ---- TASK --------------------------------------------------------------------------------------------- */
-
+/* A newcomer has slots in a round, and is to begin with the version before that. */
 static void
-ask_task(struct sim *s, struct sim_worker *w)
+entered(struct sim *s, struct sim_worker *w)
 {
-	struct sim_planned *p = &w->plan;
-	struct pbox_task m = {.round = round_of(w)};
+	uint32_t round = w->plan.question.work.round;
 
-	p->nodes = nodes_now(s, w, p->node);
-	for (unsigned i = 0; i < p->nodes; i++)
-		m.range[m.ranges++] = (struct pbox_slot_range){p->node[i].first,
-			(uint16_t)pbox_node_end(p->node[i], s->sc.job[w->job].slots)};
-	p->questions++;
-	sim_request(s, w, PBOX_TASK, pbox_task_encode(w->payload, sizeof(w->payload), &m));
+	w->round = w->done[0] = round - 1 < w->last ? round - 1 : w->last;
+	w->plan.phase = SIM_PLAN_PULLS;
+	if (round <= w->last)
+		sim_submit_table(s, w, 0, PBOX_CLIENT_PULL, w->round);
 }
 
-void
-sim_plan_task_answered(struct sim *s, struct sim_worker *w)
+bool
+sim_plan_replied(struct sim *s, struct sim_worker *w)
 {
+	struct pbox_worker_question *q = s->code->worker_replied(w->w);
 	struct sim_planned *p = &w->plan;
-	struct pbox_task_ok ok;
 
-	if (pbox_task_ok_decode(w->answer, w->request.answer_len, &ok) != 0) {
-		sim_fail(s, "TASK_OK cannot be read");
-		return;
+	if (q == NULL)
+		return false;
+	w->busy = false;
+	if (q->err.code != PBOX_C_OK) {
+		if (strstr(q->err.text, "in more than 24 pieces") != NULL) /* R15.7: FULL */
+			sim_job_lost(s, w->job);
+		else if (!p->left)
+			sim_fail(s, "job %u worker %u: a question ends with %d: %s", w->job, w->id,
+				q->err.code, q->err.text);
+		return true;
 	}
-	if (ok.again_ms != 0 && p->questions < QUESTIONS) {
-		p->again_at = s->now + (ok.again_ms < MOST_MS ? ok.again_ms : MOST_MS) * MS;
-		return;
-	}
-	if (ok.again_ms != 0 || ok.ranges == 0) {
-		p->phase = SIM_PLAN_COMPUTES; /* which are all computed */
+	if (q->kind == PBOX_WORKER_LOOK) {
+		looked(s, w);
+	} else if (q->kind == PBOX_WORKER_ENTER) {
+		entered(s, w);
+	} else if (q->kind != PBOX_WORKER_STEAL) {
+		p->measured &= !q->changed;
+		p->stolen = false;
+		compute(s, w);
+	} else if (q->gained > 0) {
+		begin_slot(s, w);
+	} else { /* all of its slots are computed */
+		p->stolen = true;
+		p->phase = SIM_PLAN_COMPUTES;
 		w->not_before = s->now;
-		p->questions = QUESTIONS;
-		return;
 	}
-	if (s->code->worker_gain(w->w, ok.range, ok.ranges) != 0)
-		sim_fail(s, "job %u worker %u cannot own the %u ranges that it has stolen", w->job,
-			w->id, ok.ranges);
-	begin_slot(s, w);
+	return true;
 }
 
 /* ---- a round ------------------------------------------------------------------------------------------ */
@@ -280,39 +265,34 @@ push(struct sim *s, struct sim_worker *w)
 		sim_worker_wake(s, w, w->not_before);
 		return false;
 	}
-	if (s->sc.job[w->job].steals && p->questions < QUESTIONS) {
+	if (s->sc.job[w->job].steals && !p->stolen) {
 		begin_slot(s, w);
 		return true;
 	}
-	p->questions = 0;
 	p->nodes = nodes_now(s, w, p->node);
 	p->again = p->more;
 	p->more = false;
 	w->round += !p->again;
 	sim_submit_round(s, w, 0, w->round, p->again);
+	p->pushed_at = s->now;
 	p->phase = SIM_PLAN_PUSHES;
 	return true;
 }
 
 /* All operations of the round have ended: with their results, or because there is more to do in it. */
 static void
-ended(struct sim *s, struct sim_worker *w)
+ended(struct sim_worker *w)
 {
 	struct sim_planned *p = &w->plan;
-	uint32_t next = w->round + 1;
 
 	p->phase = SIM_PLAN_ASKS;
+	p->turns = !p->more;
 	if (p->more) {
 		p->measured = false;
 		return;
 	}
 	w->done[0] = w->round;
 	p->measured = !p->again && p->nodes > 0;
-	if (w->round == w->last || p->again || s->now - p->asked_at >= ASK_EVERY ||
-		s->code->worker_owners_changed(w->w) ||
-		(p->next_from != 0 && pbox_serial_diff(next, p->next_from) >= 0))
-		return;
-	compute(s, w);
 }
 
 bool
@@ -321,32 +301,43 @@ sim_plan_step(struct sim *s, struct sim_worker *w)
 	struct sim_planned *p = &w->plan;
 
 	switch (p->phase) {
+	case SIM_PLAN_BEGINS:
+		if (w->busy || w->round == w->last)
+			return false;
+		if (s->sc.job[w->job].least > 0)
+			ask(s, w, PBOX_WORKER_LOOK, w->round + 1);
+		else
+			p->phase = SIM_PLAN_ASKS;
+		return true;
+	case SIM_PLAN_PULLS:
+		if (w->round == w->last || w->open[w->round & 1][0] > 0)
+			return false;
+		compute(s, w);
+		return true;
 	case SIM_PLAN_ASKS:
 		if (w->busy || (w->round == w->last && !p->more))
 			return false;
-		if (s->now < p->again_at) {
-			sim_worker_wake(s, w, p->again_at);
-			return false;
-		}
-		ask(s, w);
+		ask(s, w, p->turns ? PBOX_WORKER_TURN : PBOX_WORKER_WORK, round_of(w));
 		return true;
 	case SIM_PLAN_COMPUTES:
 		return push(s, w);
 	case SIM_PLAN_STEALS:
 		if (w->busy)
 			return false;
-		if (s->now < p->again_at) {
-			sim_worker_wake(s, w, p->again_at);
-			return false;
-		}
-		ask_task(s, w);
+		ask(s, w, PBOX_WORKER_STEAL, round_of(w));
 		return true;
 	default:
 		if (w->open[w->round & 1][0] > 0)
 			return false;
-		ended(s, w);
+		ended(w);
 		return true;
 	}
+}
+
+bool
+sim_plan_enters(const struct sim_worker *w)
+{
+	return w->busy && w->plan.question.kind == PBOX_WORKER_ENTER;
 }
 
 /* ---- fates -------------------------------------------------------------------------------------------- */

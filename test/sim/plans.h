@@ -9,6 +9,7 @@
 
 #include <pbox_engine.h>
 #include <pbox_slots.h>
+#include <pbox_worker_plan.h>
 
 struct sim;
 struct sim_job;
@@ -17,7 +18,14 @@ struct sim_worker;
 
 /* Where a program that works by plan is (plans.c). */
 struct sim_planned {
-	enum { SIM_PLAN_ASKS, SIM_PLAN_COMPUTES, SIM_PLAN_STEALS, SIM_PLAN_PUSHES } phase;
+	enum {
+		SIM_PLAN_BEGINS,
+		SIM_PLAN_ASKS,
+		SIM_PLAN_PULLS, /* a newcomer: the version with which it begins */
+		SIM_PLAN_COMPUTES,
+		SIM_PLAN_STEALS,
+		SIM_PLAN_PUSHES
+	} phase;
 	bool more;  /* the round waits for slots that it has got */
 	bool again; /* it has pushed this round before */
 	/* the nodes of this round, or of the last one; they took that long, which WORK is to say */
@@ -25,12 +33,13 @@ struct sim_planned {
 	unsigned nodes;
 	uint64_t computed_ns;
 	bool measured;
-	uint32_t edition, next_from;
-	uint64_t asked_at, again_at;
-	bool left; /* it has left before the end */
+	bool turns;                           /* a round has ended: the next question says so */
+	struct pbox_worker_question question; /* under way, if the worker is busy */
+	bool left;                            /* it has left before the end */
+	uint64_t pushed_at; /* its round; slots of the next one may have begun then */
 	/* where slots are stolen: those of this round that are computed or begun */
 	uint64_t begun[PBOX_MAX_SLOTS / 64];
-	unsigned questions; /* TASKs after the last slot */
+	bool stolen; /* it has asked for slots of others, and there are no more */
 };
 
 /* It is killed, and not started again, or leaves; it stops for so long; it gets a datagram: true, p was taken, as it is stopped. */

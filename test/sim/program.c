@@ -216,7 +216,7 @@ start(struct sim *s, struct sim_worker *w)
 	w->state = SIM_INITIAL;
 	w->round = w->set_round = least_done(s, w);
 	w->last = spec->rounds;
-	for (unsigned t = 0; t < spec->tables; t++) {
+	for (unsigned t = 0; t < spec->tables && spec->least == 0; t++) {
 		bool mode1 = spec->table[t].fixed.mode == PBOX_MODE_OPTIMISER;
 
 		/* it learns which of its pushes have counted; that may be before there is anything */
@@ -356,6 +356,20 @@ next_round(struct sim *s, struct sim_worker *w)
 	return true;
 }
 
+/* Workers that are to come would find another run; those that are there, and wait for slots of rounds after the last one, get them when
+ * the others have left. */
+static bool
+all_have_come(const struct sim *s, unsigned job)
+{
+	for (unsigned i = 0; i < s->sc.job[job].workers; i++) {
+		const struct sim_worker *o = s->job[job].worker[i];
+
+		if (o->state < SIM_WORK || (o->state == SIM_WORK && !sim_plan_enters(o)))
+			return false;
+	}
+	return true;
+}
+
 /*
  * A worker that is started again needs the others: where that happens nobody leaves before all have finished. With
  * policy shrink nobody does while one is about to come back.
@@ -372,6 +386,8 @@ may_leave(const struct sim *s, const struct sim_worker *w)
 				return false;
 		return j->down == 0;
 	}
+	if (spec->least > 0)
+		return all_have_come(s, w->job);
 	return (spec->restarts == 0 && !sim_job_crashes(&s->sc, spec)) ||
 	       j->finished + j->gone == spec->workers;
 }
@@ -442,10 +458,6 @@ answered(struct sim *s, struct sim_worker *w)
 			pbox_errcode_name(m.code), m.text);
 	} else if (w->state == SIM_STATUS) {
 		start(s, w);
-	} else if (r->type == PBOX_WORK) {
-		sim_plan_answered(s, w);
-	} else if (r->type == PBOX_TASK) {
-		sim_plan_task_answered(s, w);
 	}
 	return true;
 }
@@ -491,6 +503,8 @@ sim_program_step(struct sim *s, struct sim_worker *w)
 	if (w->w == NULL || s->failed)
 		return false;
 	any |= answered(s, w);
+	if (s->sc.job[w->job].plan && !s->failed)
+		any |= sim_plan_replied(s, w);
 	if (s->failed)
 		return false;
 	switch (w->state) {

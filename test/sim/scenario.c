@@ -605,9 +605,10 @@ print_job(const struct sim_job_spec *j, unsigned i, const char *at)
 	if (j->slots > 0)
 		printf("    %u slots%s\n", j->slots, j->plain ? ", plain operations" : "");
 	if (j->plan)
-		printf("    by plan: %u us a slot, %u deaths, %u stops%s\n",
+		printf("    by plan: %u us a slot, %u deaths, %u stops%s%s, begins with %u\n",
 			(unsigned)(j->slot_ns / US), j->deaths, j->stops,
-			j->steals ? ", slots are stolen" : "");
+			j->steals ? ", slots are stolen" : "", j->ahead ? ", ahead" : "",
+			j->least > 0 ? j->least : j->workers);
 	if (j->replaced > 0)
 		printf("    replaced by a run of %u workers%s\n", j->replaced,
 			j->named ? ", by name" : "");

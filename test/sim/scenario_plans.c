@@ -137,6 +137,22 @@ plan_job(struct pbox_random *r, struct sim_scenario *sc, struct sim_job_spec *j)
 	j->steals = j->slot_ns >= MS && sim_mix(sc->seed ^ UINT64_C(0x57EA1), j->slots) % 2 == 0;
 }
 
+/* Drawn apart, so that jobs without these stay what they were. */
+static void
+plan_more(struct sim_scenario *sc, struct sim_job_spec *j)
+{
+	uint64_t x = sim_mix(sc->seed ^ UINT64_C(0xC0ED5), j->slots);
+
+	j->ahead = !j->steals && x % 3 == 0;
+	x = sim_mix(x, 1);
+	if (j->workers < 2 || x % 3 != 0 || sim_is_empty(&j->table[0]))
+		return;
+	j->least = 1 + (unsigned)(x / 3 % (j->workers - 1));
+	j->named = true;
+	/* of the time that the rounds take, more or less */
+	j->later_ns = 1 + sim_mix(x, 2) % (j->rounds * j->slot_ns * j->slots / j->least + 200 * MS);
+}
+
 unsigned
 sim_scenario_plans(struct sim_scenario *sc, uint64_t seed)
 {
@@ -153,6 +169,7 @@ sim_scenario_plans(struct sim_scenario *sc, uint64_t seed)
 		if (!wanted[i] || !may_plan(j))
 			continue;
 		plan_job(&r, sc, j);
+		plan_more(sc, j);
 		sc->rate = 0;
 		/* of several jobs the first ones may take more than they need */
 		units += (sc->jobs > 1 ? 4 : 2) * (most_nodes(j) - j->workers);

@@ -215,13 +215,26 @@ plan_fates(struct sim *s, unsigned job)
 			sim_at(s, s->now + spec->death_ns, SIM_KILL, job, w, s);
 }
 
+/* A worker that joins while the job trains. */
+static uint64_t
+comes_later(const struct sim *s, unsigned job, unsigned worker)
+{
+	const struct sim_job_spec *spec = &s->sc.job[job];
+
+	if (spec->least == 0 || worker < spec->least || spec->later_ns == 0)
+		return 0;
+	return sim_mix(s->sc.seed ^ UINT64_C(0x1A7E), (uint64_t)job << 16 | worker) %
+	       spec->later_ns;
+}
+
 static void
 start_life(struct sim *s, unsigned job)
 {
 	const struct sim_job_spec *spec = &s->sc.job[job];
 
 	for (unsigned w = 0; w < spec->workers; w++)
-		sim_at(s, s->now + sim_below(s, 20 * MS), SIM_START, job, w, NULL);
+		sim_at(s, s->now + sim_below(s, 20 * MS) + comes_later(s, job, w), SIM_START, job,
+			w, NULL);
 	plan_fates(s, job);
 	sim_replace_plan(s, job);
 }

@@ -108,6 +108,9 @@ struct sim_job_spec {
 	bool dies;         /* all workers fall silent forever */
 	bool shrink;       /* rounds go on without the dead (R8.5) */
 	bool plan, steals; /* policy reassign (section 15); and slots are stolen */
+	bool ahead;        /* slots of the next round begin while a round is pushed */
+	unsigned least;    /* workers with which it begins, the others come later; 0: all of them */
+	uint64_t later_ns; /* ... within so long */
 	bool sets;         /* hyper-parameters change on the way */
 	bool zeros;        /* contributions of zeros without payload */
 	bool auth;         /* frames have tags */

@@ -62,12 +62,10 @@ struct sim_code {
 	struct pbox_node (*worker_table_node)(
 		const struct pbox_worker *w, const struct pbox_worker_table *t, unsigned i);
 	void (*worker_submit)(struct pbox_worker *w, struct pbox_worker_op *op);
-	int (*worker_gain)(struct pbox_worker *w, const struct pbox_slot_range *range, unsigned n);
 	bool (*worker_slot_begin)(
 		struct pbox_worker *w, uint32_t round, unsigned slot, uint64_t now);
-	int (*worker_own)(struct pbox_worker *w, uint32_t edition,
-		const struct pbox_slot_range *range, unsigned n);
-	bool (*worker_owners_changed)(const struct pbox_worker *w);
+	void (*worker_ask)(struct pbox_worker *w, struct pbox_worker_question *q);
+	struct pbox_worker_question *(*worker_replied)(struct pbox_worker *w);
 	struct pbox_worker_op *(*worker_finished)(struct pbox_worker *w);
 	void (*worker_request)(struct pbox_worker *w, struct pbox_worker_request *r);
 	struct pbox_worker_request *(*worker_answered)(struct pbox_worker *w);

@@ -147,10 +147,12 @@ sim_worker_start(struct sim *s, struct sim_worker *w, bool restarted)
 		.host = host,
 		.workers = spec->workers,
 		.slots = spec->slots,
+		.timeout_ms = JOIN_MS,
 		.join_timeout_ms = JOIN_MS,
 		.keep_copies = 1,
 		.policy = spec->plan ? PBOX_POLICY_REASSIGN : spec->shrink,
 		.auth = spec->auth,
+		.least = spec->least,
 		.run = spec->named ? run : NULL};
 
 	if (w->state == SIM_DEAD)

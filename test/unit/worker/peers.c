@@ -54,6 +54,7 @@ peer_open(struct peer *p, const struct peers_conf *pc)
 		.host = "host",
 		.worker = (int)p->number,
 		.workers = pc->workers,
+		.timeout_ms = 60000,
 		.join_timeout_ms = 60000,
 		.keep_copies = 1,
 		.slots = pc->slots,

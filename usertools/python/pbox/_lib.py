@@ -18,6 +18,7 @@ MAX_ELEMENTS = 1 << 48
 ALL_TENSORS = (1 << 32) - 1
 MOST_NODES = 24  # that a worker brings in a round
 IN_JOB, LOOK, BEGIN = range(3)  # Work.newcomer
+OWN, KEEP, TURN = range(3)  # Work.keep
 
 
 class Error(ct.Structure):
@@ -84,7 +85,7 @@ class Work(ct.Structure):
         ("edition", ct.c_uint32), ("plan", ct.c_uint32), ("members", ct.c_uint32), ("leads", ct.c_uint32),
         ("nodes", ct.c_uint32), ("next_from", ct.c_uint32), ("next_ranges", ct.c_uint32), ("next", Node * 24), ("keep", ct.c_uint32),
         ("newcomer", ct.c_uint32), ("group", ct.c_uint32), ("now", ct.c_uint32), ("now_trained", ct.c_uint32), ("hyper", ct.c_double * 9),
-        ("memory_known", ct.c_uint32), ("fits", ct.c_uint32),
+        ("memory_known", ct.c_uint32), ("fits", ct.c_uint32), ("changed", ct.c_uint32),
     ]
 
 

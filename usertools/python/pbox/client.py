@@ -425,14 +425,14 @@ class Table:
             raise error_of(code, f"slot {slot} of round {round} cannot be begun")
         return bool(code)
 
-    def task(self, round: int, timeout: Optional[float] = None) -> Tuple[bool, float]:
-        """This worker has computed its slots of the round, and has not pushed them: are there some of another one that would end later?
-        (True, 0): there are, and Client.nodes() is with them, in this round. (False, s) with s > 0: ask again after so many seconds."""
+    def task(self, round: int, timeout: Optional[float] = None) -> bool:
+        """This worker has computed its slots of the round, and has not pushed them: are there some of another one that would end later? Then
+        Client.nodes() is with them, in this round. The box is asked for 0.1 seconds at the most, while it asks the others."""
         err, c, again = _lib.Error(), self.client, ct.c_uint32(0)
         with c._call() as p:
             code = _lib.get().pbox_client_task(p, self.number, round, ct.byref(again), _ms(timeout), ct.byref(err))
         c._check(min(code, 0), err)
-        return code > 0, again.value / 1000
+        return code > 0
 
     def pushpull_nodes(self, inputs: Sequence[Any], outputs: Any, *,
                        weights: Optional[Sequence[int]] = None, priority: int = 0) -> Operation:

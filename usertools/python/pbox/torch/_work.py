@@ -2,13 +2,12 @@
 # Copyright (c) 2026 the PBox authors
 """Work by plan (policy "reassign"): the box says which slots a worker computes, by how fast it is.
 
-After each round, and at most 20 times a second, a worker reports its times; it does not wait for the answer. Where results
-say that owners have changed it asks, and learns its slots before the next round. Where another worker dies in the middle of a round it gets some of that one's slots at once: its own are pushed
+After each round a worker says how long it took, and learns its slots where they may have changed (the dialogue is the client
+library's). Where another worker dies in the middle of a round it gets some of that one's slots at once: its own are pushed
 already, their sums are kept, and all nodes are pushed once more with the new ones.
 """
 
 import logging
-import threading
 import time
 from typing import Dict, List, Optional, Sequence, Tuple, Union
 
@@ -16,37 +15,16 @@ import torch
 
 from .. import _checks, _lib
 from ..client import Table
-from ..errors import PBoxError, PBoxMismatch
+from ..errors import PBoxMismatch
 from ._memory import Memory
 from ._slots import Slots
 from ._stale import LooseTree, Stale
 from ._tree import Sums, Tree
 
 _log = logging.getLogger("pbox")
-# between two reports, seconds, unless owners have changed
-_EVERY = 0.05
-
+# how old what is known of the memory may be when a round ends, seconds: the kernel's files take a while to read
+_WEIGHED = 0.05
 Node = Tuple[int, int]
-
-
-class _Report(threading.Thread):
-    """A report on its way. The box's answer may come after other workers' results, and the round need not wait for it."""
-
-    def __init__(self, table: Table, work: _lib.Work) -> None:
-        super().__init__(daemon=True)
-        self._table, self.work = table, work
-        self.error: Optional[PBoxError] = None
-        self.start()
-
-    def run(self) -> None:
-        try:
-            self._table.work(self.work)
-        except PBoxError as e:
-            self.error = e
-
-
-# between a worker's first question for slots of others and its push at the most, seconds
-_STEALING = 0.1
 
 
 class Work:
@@ -58,7 +36,6 @@ class Work:
         self.steals = steals
         self.stolen = self.lost = 0  # slots, in all rounds
         self._round = 0  # in which slots are begun
-        self._moved = False  # slots of this round have come or gone by steals
         self._stealing = 0.0  # seconds in this round
         self.outputs = [torch.empty_like(t) for t in like]
         self.report = _lib.Work()
@@ -66,8 +43,7 @@ class Work:
         self._kept: Dict[Node, Tuple[Sums, int]] = {}  # nodes of this round that were pushed before
         self.again = False  # is the next push one of a round that was pushed before?
         self._done: List[int] = []  # slots of this round that were pushed
-        self._asked = self._begun = self._pushed = 0.0
-        self._reporting: Optional[_Report] = None
+        self._begun = self._pushed = self._weighed = 0.0
         self._held = (0, 0)
         self._short = False  # of memory
         self.memory = Memory()
@@ -79,8 +55,7 @@ class Work:
             slots.mine = ()
             slots.trained = self._trained()
         else:
-            self._ask(table.next_round, report=False)
-            self._take(table.client.nodes())
+            self._ask(table.next_round)
         self.round_begins()
 
     @property
@@ -94,15 +69,16 @@ class Work:
 
     # ---- asking
 
-    def _fill(self, round: int, report: bool) -> None:
+    def _fill(self, round: int, keep: int = _lib.OWN) -> None:
         s, r = self._slots, self.report
-        self._fill_memory()
+        now = time.monotonic()
+        if keep == _lib.OWN or now - self._weighed >= _WEIGHED:
+            self._weighed = now
+            self._fill_memory()
         r.round = round
-        if not report:
-            r.slots = 0
+        r.slots, r.keep, r.newcomer = 0, keep, _lib.IN_JOB
         r.seed = 0 if s.seed is None else s.seed
         r.samples, r.batch, r.trained = (0, 0, 0) if s.seed is None else (s.samples, s.batch_size, s.trained)
-        self._asked = time.monotonic()
 
     def _fill_memory(self) -> None:
         s, r = self._slots, self.report
@@ -117,44 +93,17 @@ class Work:
             self.memory.give_back()
         self._short = short
 
-    def _ask(self, round: int, report: bool) -> None:
-        self._reported(wait=True)
-        self._fill(round, report)
+    def _ask(self, round: int) -> None:
+        """Which slots are this worker's in that round?"""
+        self._fill(round)
         self._table.work(self.report)
-
-    def _tell(self, round: int, report: bool) -> None:
-        """As _ask, and the answer changes no slots: it is waited for when the next one is due."""
-        if not self._reported(wait=False):
-            return
-        self._fill(round, report)
-        work = _lib.Work.from_buffer_copy(self.report)
-        work.keep = 1
-        self._reporting = _Report(self._table, work)
-
-    def _reported(self, wait: bool) -> bool:
-        """Has the last report been answered? Raises what the box thinks of it."""
-        r = self._reporting
-        if r is None:
-            return True
-        if wait:
-            r.join()
-        if r.is_alive():
-            return False
-        self._reporting = None
-        if r.error is not None:
-            raise r.error
-        self.report.plan, self.report.members, self.report.leads = r.work.plan, r.work.members, r.work.leads
-        return True
+        self._take(self._table.client.nodes())
 
     def look(self, group: int = 0) -> None:
         """What is going on in the job (R15.7a): nobody waits for a newcomer yet. The report has the hyper-parameters of the group."""
-        self._reported(wait=True)
-        self._fill(self._table.next_round, report=False)
+        self._fill(self._table.next_round)
         self.report.newcomer, self.report.group = _lib.LOOK, group
-        try:
-            self._table.work(self.report)
-        finally:
-            self.report.newcomer = _lib.IN_JOB
+        self._table.work(self.report)
         if self.newcomer:
             self._slots.trained = self._trained()
 
@@ -167,12 +116,9 @@ class Work:
         """Get slots: the others wait for this worker from the round on which is then the table's next one."""
         r = self.report
         known = int(r.now_trained) != _checks.U32
-        self._fill(int(r.now), report=False)
+        self._fill(int(r.now))
         r.trained, r.newcomer = int(r.now_trained) if known else 0, _lib.BEGIN
-        try:
-            self._table.work(r, timeout)
-        finally:
-            r.newcomer = _lib.IN_JOB
+        self._table.work(r, timeout)
         self._slots.trained = int(r.trained) if known else int(r.round) - 1
         self._take(self._table.client.nodes())
 
@@ -187,9 +133,8 @@ class Work:
         """A sampler was made: does it give what those of the other workers do?"""
         if self.newcomer:
             self.look()
-            return
-        self._ask(self._table.next_round, report=False)
-        self._take(self._table.client.nodes())
+        else:
+            self._ask(self._table.next_round)
 
     def _take(self, nodes: Sequence[Node]) -> None:
         """From the next round on these are this worker's."""
@@ -242,7 +187,7 @@ class Work:
 
     def round_begins(self) -> None:
         self._begun = time.monotonic()
-        self._moved, self._stealing = False, 0.0
+        self._stealing = 0.0
         if self.steals and not self.newcomer:
             self._round = self._table.next_round
             self._begin_next()
@@ -266,7 +211,8 @@ class Work:
         """The round waits for slots that this worker has got. False: they are those that it had."""
         self._kept.update(zip(self.tree.nodes, zip(self.tree.done, self.tree.samples)))
         self._done = sorted(s for first, n in self._kept for s in range(first, first + n))
-        self._ask(round, report=False)
+        self._fill(round)
+        self._table.work(self.report)
         nodes = self._table.client.nodes()
         missing = set(self._kept) - set(nodes)
         if missing:
@@ -307,29 +253,24 @@ class Work:
         left.sort(key=lambda node: max(i for i, first in enumerate(old) if first <= node[0] < first + self.tree.nodes[i][1]))
         self.tree.cut([*left, *come])
         self._slots.mine = tuple(s for s in self._slots.mine if s in own) + tuple(s for first, n in come for s in range(first, first + n))
-        self._moved = True
 
     def slot_ends(self) -> None:
         """A slot is computed, and not counted yet: begin the next one, of another worker's if this one has none left."""
         began = time.monotonic()
         while True:
             self._begin_next(less=1)
-            if not self._slots.last or not self._steal(began):
+            if not self._slots.last or not self._steal():
                 break
         self._stealing += time.monotonic() - began
 
-    def _steal(self, began: float) -> bool:
+    def _steal(self) -> bool:
         """All slots are computed: get some of a worker that would end later."""
+        if not self._table.task(self._round):
+            return False
         before = len(self._slots.mine)
-        while True:
-            got, again = self._table.task(self._round)
-            if got:
-                self._changed()
-                self.stolen += len(self._slots.mine) - before
-                return len(self._slots.mine) > before
-            if not again or time.monotonic() - began > _STEALING:
-                return False
-            time.sleep(again)
+        self._changed()
+        self.stolen += len(self._slots.mine) - before
+        return len(self._slots.mine) > before
 
     def round_ends(self, round: int) -> None:
         """Its result is here: report, and learn which slots come next. Before Slots.end_round()."""
@@ -338,28 +279,20 @@ class Work:
         held, done = stats.held_ns_sum - self._held[0], stats.fragments_done - self._held[1]
         waited = held / done * 1e-9 if done else 0.0
         exchange = max(0.0, now - self._pushed - waited)
-        measured = not self.again and bool(self.tree.nodes)
-        r.slots = len(self._slots.mine) if measured else 0
+        self._slots.trained += 1  # as it will be in the round that is asked for
+        self._fill(round + 1, _lib.TURN)
+        self._slots.trained -= 1
+        if not self.again and self.tree.nodes:
+            r.slots = len(self._slots.mine)
         r.compute, r.fixed = max(1e-9, self._pushed - self._begun - self._stealing), 0.0
         if self._stale is not None:  # what slots hide costs nothing
             r.compute = max(1e-9, self._stale.busy)
             exchange = max(0.0, self._stale.stalled - waited)
         r.up = r.down = exchange / 2
-        moved = bool(self._kept) or self._moved or self._table.client.work_due
         self._kept, self._done, self.again = {}, [], False
         self._slots.count = 0
-        self._slots.trained += 1  # as it will be in the round that is asked for
-        try:
-            if moved or self._waits_for(round + 1):
-                self._ask(round + 1, report=measured)
-                self._take(self._table.client.nodes())
-            elif now - self._asked >= _EVERY:
-                self._tell(round + 1, report=measured)
-        finally:
-            self._slots.trained -= 1
+        self._table.work(r)
+        if r.changed:
+            self._take(self._table.client.nodes())
         self.tree.clear()
         self.round_begins()
-
-    def _waits_for(self, round: int) -> bool:
-        """Does a plan that is known begin with that round?"""
-        return int(self.report.next_from) != 0 and (round - int(self.report.next_from)) & 0xFFFFFFFF < 1 << 31

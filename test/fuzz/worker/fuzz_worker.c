@@ -15,6 +15,8 @@
 
 #include <sodium.h>
 
+#include <pbox_worker_plan.h>
+
 #include "network.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -22,6 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define TABLES  4
 #define TENSORS 6
 #define OPS     32 /* of a worker */
+#define SLOTS   5
 #define STEPS   48
 #define TURNS   1500
 #define MS      UINT64_C(1000000)
@@ -37,8 +40,10 @@ enum step {
 	STEP_RESTART, /* of the box */
 	STEP_DECLARE, /* shape */
 	STEP_SET,
-	STEP_ASK,   /* status, why, statistics */
-	STEP_YIELD, /* so many ms */
+	STEP_ASK,      /* status, why, statistics */
+	STEP_YIELD,    /* so many ms */
+	STEP_QUESTION, /* about the plan: which */
+	STEP_SLOT,     /* which one begins */
 	STEPS_KINDS
 };
 
@@ -62,6 +67,9 @@ struct peer {
 	struct pbox_worker_request q;
 	uint8_t payload[256], *answer;
 	unsigned ops, open;
+	struct pbox_worker_question plan;
+	bool planned, questioning;
+	bool more; /* the round wants more of it */
 };
 
 struct mem {
@@ -183,6 +191,34 @@ end_declaring(struct peer *p)
 	}
 }
 
+/* What it owns is slots of the job, in order, and none twice. */
+static void
+check_nodes(const struct peer *p)
+{
+	unsigned end = 0;
+
+	for (unsigned i = 0; i < pbox_worker_table_nodes(p->w, p->plan.table); i++) {
+		struct pbox_node n = pbox_worker_table_node(p->w, p->plan.table, i);
+
+		REQUIRE(n.first >= end && n.first < SLOTS);
+		end = pbox_node_end(n, SLOTS);
+	}
+}
+
+static void
+collect_question(struct peer *p)
+{
+	if (pbox_worker_replied(p->w) == NULL)
+		return;
+	REQUIRE(p->questioning);
+	p->questioning = false;
+	REQUIRE(p->plan.err.code != PBOX_C_OK || !p->plan.changed ||
+		p->plan.nodes == pbox_worker_table_nodes(p->w, p->plan.table));
+	if (p->plan.err.code != PBOX_C_DEADLINE) /* a text of the host's */
+		judge(p->plan.err.code, p->plan.err.text, sizeof(p->plan.err.text));
+	check_nodes(p);
+}
+
 static void
 collect(struct peer *p)
 {
@@ -190,8 +226,10 @@ collect(struct peer *p)
 		next = op->next;
 		REQUIRE(p->open > 0);
 		p->open--;
+		p->more |= op->more;
 		check_op(p, op);
 	}
+	collect_question(p);
 	if (pbox_worker_answered(p->w) != NULL) {
 		REQUIRE(p->asking && p->q.answer_len <= p->q.answer_cap);
 		p->asking = false;
@@ -208,8 +246,8 @@ busy(void)
 	bool any = false;
 
 	for (unsigned i = 0; i < peers; i++)
-		any |= peer[i].open > 0 || peer[i].asking || peer[i].declaring ||
-		       pbox_worker_state(peer[i].w) == PBOX_WORKER_OPENING;
+		any |= peer[i].open > 0 || peer[i].asking || peer[i].questioning ||
+		       peer[i].declaring || pbox_worker_state(peer[i].w) == PBOX_WORKER_OPENING;
 	return any;
 }
 
@@ -298,6 +336,25 @@ may(const struct peer *p, const struct table *t, unsigned kind, unsigned tensor)
 	       (t->what.mode == PBOX_MODE_OPTIMISER && t->what.first_round == 0);
 }
 
+/* Each node of its slots brings what the first does. False: it has none. */
+static bool
+by_nodes(struct peer *p, struct pbox_worker_op *op)
+{
+	unsigned nodes = pbox_worker_table_nodes(p->w, op->table);
+	uint32_t *weight = memory(nodes * sizeof(*weight), 0);
+	const uint8_t **in = memory(sizeof(*in) * nodes * op->n, 0);
+
+	for (unsigned k = 0; k < nodes; k++)
+		for (unsigned i = 0; i < op->n; i++)
+			in[k * op->n + i] = op->e[i].in;
+	op->nodes = nodes;
+	op->node_in = in;
+	op->node_weight = weight;
+	op->again = p->more;
+	p->more = false;
+	return nodes > 0;
+}
+
 static void
 submit(struct peer *p, unsigned kind, uint8_t a)
 {
@@ -335,6 +392,8 @@ submit(struct peer *p, unsigned kind, uint8_t a)
 	if (op->n == 0)
 		return;
 	op->table = t->t;
+	if (p->planned && kind <= PBOX_CLIENT_PUSH && !by_nodes(p, op))
+		return;
 	op->kind = (uint8_t)kind;
 	op->prio = a;
 	op->weight = 1 + (a & 7);
@@ -389,6 +448,39 @@ ask(struct peer *p, uint8_t a)
 }
 
 static void
+question(struct peer *p, uint8_t a)
+{
+	bool reports = (a & 8) != 0;
+
+	if (!p->planned || p->questioning || p->tables == 0)
+		return;
+	p->plan = (struct pbox_worker_question){.kind = a % (PBOX_WORKER_STEAL + 1),
+		.table = p->table[0].t,
+		.deadline = m_now + (1 + (a >> 4)) * 100 * MS,
+		.most = 50 * MS,
+		.work = {.round = (a >> 6) < 3 ? 0 : a >> 6,
+			.slots = reports ? 1 + (a >> 4 & 1) : 0,
+			.fits = UINT32_MAX,
+			.compute = 0.01,
+			.up = 0.001,
+			.down = 0.001,
+			.seed = PBOX_WORK_NONE,
+			.samples = PBOX_WORK_NONE}};
+	p->questioning = true;
+	pbox_worker_ask(p->w, &p->plan);
+}
+
+static void
+slot(struct peer *p, uint8_t a)
+{
+	bool restoring;
+
+	if (p->planned && p->tables > 0)
+		pbox_worker_slot_begin(p->w,
+			pbox_worker_next_round(p->w, p->table[0].t, &restoring), a % SLOTS, m_now);
+}
+
+static void
 step_of(struct peer *p, uint8_t what, uint8_t a)
 {
 	if (what <= STEP_INIT)
@@ -397,6 +489,10 @@ step_of(struct peer *p, uint8_t what, uint8_t a)
 		set(p, a);
 	else if (what == STEP_ASK)
 		ask(p, a);
+	else if (what == STEP_QUESTION)
+		question(p, a);
+	else if (what == STEP_SLOT)
+		slot(p, a);
 	else if (what == STEP_CANCEL && p->asking)
 		pbox_worker_request_cancel(p->w, &p->q);
 	p->asking &= what != STEP_CANCEL;
@@ -435,7 +531,11 @@ begin(struct peer *p, unsigned number, uint8_t flags, uint8_t job)
 		.join_timeout_ms = 5000,
 		.gso = (flags & 8) != 0 ? 0 : -1,
 		.keep_copies = (flags & 2) == 0,
-		.slots = (job & 64) != 0 ? 5 : 0}; /* plain pushes: zeros but for one node */
+		/* plain pushes: zeros but for one node */
+		.slots = (job & 64) != 0 ? SLOTS : 0,
+		.policy = (job & 96) == 96 ? PBOX_POLICY_REASSIGN : 0,
+		.least = (job & 112) == 112 ? 1 : 0,
+		.run = (job & 112) == 112 ? "run" : NULL};
 	const struct sockaddr_in box = {.sin_family = AF_INET,
 		.sin_addr.s_addr = htonl(0x0A000001),
 		.sin_port = htons(PBOX_CONTROL_PORT)};
@@ -443,6 +543,7 @@ begin(struct peer *p, unsigned number, uint8_t flags, uint8_t job)
 
 	REQUIRE(pbox_worker_check(&conf, &err) == 0);
 	*p = (struct peer){.number = number,
+		.planned = conf.policy == PBOX_POLICY_REASSIGN,
 		.port = {.send = port_send,
 			.random = port_random,
 			.ctx = p,
@@ -464,7 +565,7 @@ end(struct peer *p)
 		judge(err->code, err->text, sizeof(err->text));
 	pbox_worker_shut(p->w);
 	collect(p);
-	REQUIRE(p->open == 0 && !p->asking && !p->declaring);
+	REQUIRE(p->open == 0 && !p->asking && !p->questioning && !p->declaring);
 	pbox_worker_destroy(p->w);
 }
 

@@ -6,12 +6,17 @@
 import os
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PUSHPULL, PUSH, PULL, INIT, WAIT, CANCEL, RESTART_BOX, DECLARE, SET, ASK, YIELD = range(11)
+PUSHPULL, PUSH, PULL, INIT, WAIT, CANCEL, RESTART_BOX, DECLARE, SET, ASK, YIELD, QUESTION, SLOT = range(13)
 ALL = 62 << 2  # tensors of table 0
-ACTS = 22
+ACTS = 23
 RESTART = 11
 TWO = 4
 AUTH = 128
+# flags of the job: by plan; and workers come later
+PLAN, LATER = 96, 112
+# of QUESTION: kinds, and a report
+WORK, REPORT, TURN, LOOK, ENTER, STEAL = range(6)
+SAYS = 8
 # frames of the box before the first WELCOME, and before the first results, of two workers
 JOIN, BEGUN = 2, 24
 
@@ -44,6 +49,17 @@ def main():
                                                         AUTH if who else 0)
     for who in 1, 2:  # with a wrong tag, and with none
         seeds[f"forged-{who}"] = program(0x85, rounds, bytes(4 * BEGUN) + bytes([3 + ACTS * who, 9, 1, 0]) * 40, AUTH)
+    begun = [(INIT, ALL), (QUESTION, LOOK), (WAIT, 9), (QUESTION, WORK), (WAIT, 9)]
+    turn = [(PUSHPULL, ALL), (WAIT, 9), (QUESTION, TURN | SAYS), (WAIT, 9), (YIELD, 60)]
+    steal = [(SLOT, 0), (SLOT, 1), (QUESTION, STEAL), (WAIT, 9), *turn]
+    for who, flags in ("one", 0x11), ("two", 0x11 | TWO):
+        seeds.update({f"plan-{who}": program(flags, begun + 3 * turn, job=PLAN), f"steal-{who}": program(flags, begun + turn + 2 * steal, job=PLAN),
+                      f"plan-restart-{who}": program(flags, begun + turn + [(RESTART_BOX, 0)] + 2 * turn, job=PLAN),
+                      f"enter-{who}": program(flags, [(QUESTION, LOOK), (WAIT, 9), (QUESTION, ENTER), (WAIT, 20), *begun[3:], *turn], job=LATER),
+                      f"report-{who}": program(flags, [*begun, (QUESTION, REPORT | SAYS), (WAIT, 9), *turn], job=PLAN)})
+        for at in range(4, 12):
+            for field in range(5):
+                seeds[f"told{at}-{field}-{who}"] = program(flags, begun + turn + steal, bytes(4 * at) + bytes([22, field, 6, 3]) * 6, PLAN)
     for how in range(5):
         seeds[f"restore{how}"] = program(0x80, restart, bytes(4 * (2 * BEGUN + 12)) + bytes([20, how, 1, 0]) * 8)
     for name, data in seeds.items():

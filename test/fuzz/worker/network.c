@@ -40,6 +40,7 @@ enum act {
 	ACT_NOT_READY,
 	ACT_RESTORE, /* a: outcome, b: version */
 	ACT_JOINED,  /* a, b: into WELCOME's fields, and the proof is right */
+	ACT_PLAN, /* a: field of WORK_OK or TASK_OK, b: its value; c: of another one, or what a box wishes */
 	ACTS
 };
 
@@ -132,6 +133,56 @@ bend_raw(struct pbox_hdr *h, const uint8_t *s)
 	h->type = s[3] != 0 ? s[3] % 0x2A : h->type;
 }
 
+static void
+bend_ranges(struct pbox_slot_range *range, uint16_t *ranges, const uint8_t *s)
+{
+	*ranges = s[2] & 3;
+	for (unsigned i = 0; i < *ranges; i++)
+		range[i] = (struct pbox_slot_range){
+			(uint16_t)(2 * i), (uint16_t)(2 * i + 1 + (s[2] >> 2 & 3))};
+}
+
+/* What another box would say, or a plan that changes. */
+static void
+bend_work(struct pbox_hdr *h, const uint8_t *s)
+{
+	struct pbox_work_ok m;
+
+	if (pbox_work_ok_decode(payload, h->length, &m) != 0)
+		return;
+	if (s[1] == 0)
+		m.again_ms = s[2];
+	else if (s[1] == 1)
+		bend_ranges(m.range, &m.ranges, s);
+	else if (s[1] == 2)
+		bend_ranges(m.next_range, &m.next_ranges, s);
+	else if (s[1] == 3)
+		m.edition = s[2];
+	else if (s[1] == 4)
+		m.now = s[2];
+	m.next_from = s[3];
+	h->length = (uint16_t)pbox_work_ok_encode(payload, ROOM, &m);
+}
+
+/* A box that wishes slots of the worker, in place of an answer, or another answer to its TASK. */
+static void
+bend_task(struct pbox_hdr *h, const uint8_t *s)
+{
+	struct pbox_task wish = {.round = s[1], .wish = s[2], .first = s[3] & 7, .end = 5};
+	struct pbox_task_ok m;
+
+	if (h->type != PBOX_TASK_OK) {
+		become(h, PBOX_TASK, pbox_task_encode(payload, ROOM, &wish));
+		h->chunk = 0;
+		return;
+	}
+	if (pbox_task_ok_decode(payload, h->length, &m) != 0)
+		return;
+	m.again_ms = s[1];
+	bend_ranges(m.range, &m.ranges, s);
+	h->length = (uint16_t)pbox_task_ok_encode(payload, ROOM, &m);
+}
+
 /* What only fits one kind of answer. */
 static void
 bend_answer(struct pbox_hdr *h, const uint8_t *s)
@@ -151,6 +202,10 @@ bend_answer(struct pbox_hdr *h, const uint8_t *s)
 		h->base = s[2];
 	} else if (act() == ACT_JOINED && h->type == PBOX_WELCOME) {
 		bend_welcome(h, s);
+	} else if (act() == ACT_PLAN && h->type == PBOX_WORK_OK) {
+		bend_work(h, s);
+	} else if (act() == ACT_PLAN) {
+		bend_task(h, s);
 	}
 }
 

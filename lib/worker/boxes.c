@@ -247,9 +247,12 @@ boxes_ready(const struct pbox_worker *w)
 }
 
 /** The first box has another run now, or another box says that it must have: the numbers are its. */
-void
-boxes_follow(struct pbox_worker *w)
+static void
+boxes_follow(struct pbox_worker *w, uint64_t drained)
 {
+	(void)drained;
+	if (w->boxes < 2)
+		return;
 	if (w->astray && w->box[0]->phase == SESSION_OPEN)
 		rejoin_begin(w->box[0], REJOIN_FORGOTTEN);
 	for (unsigned i = 1; w->renumbered && i < w->boxes; i++) {
@@ -266,3 +269,15 @@ boxes_follow(struct pbox_worker *w)
 	}
 	w->astray = w->renumbered = false;
 }
+
+static bool
+boxes_steady(const struct pbox_worker *w)
+{
+	return w->boxes < 2 || (!w->renumbered && !w->astray); /* one box has nobody to follow */
+}
+
+const struct worker_part boxes_part = {
+	.name = "several boxes",
+	.tick = boxes_follow,
+	.steady = boxes_steady,
+};

@@ -190,11 +190,14 @@ part_send(struct pbox_worker *w, struct carry *c)
 	c->tries += c->tries < 16;
 }
 
-void
-carry_tick(struct pbox_worker *w)
+static void
+carry_tick(struct pbox_worker *w, uint64_t drained)
 {
 	struct carry *c = w->carries.first;
 
+	(void)drained;
+	if (w->failed || w->shut)
+		return;
 	for (unsigned n = 0; c != NULL && n < CARRY_MOST; n++, c = c->next) {
 		if (c->part == NULL) {
 			c->part = malloc((size_t)c->t->init_elements * sizeof(float));
@@ -205,10 +208,10 @@ carry_tick(struct pbox_worker *w)
 	}
 }
 
-uint64_t
+static uint64_t
 carry_due(const struct pbox_worker *w)
 {
-	const struct carry *c = w->carries.first;
+	const struct carry *c = w->shut ? NULL : w->carries.first;
 	uint64_t due = UINT64_MAX;
 
 	for (unsigned n = 0; c != NULL && n < CARRY_MOST; n++, c = c->next)
@@ -303,3 +306,23 @@ carry_waits(const struct pbox_worker *w)
 			return w->box[carry_source(w, c->t, c->f) - 1];
 	return NULL;
 }
+
+static void
+carry_begins(struct pbox_worker *w)
+{
+	carry_init(&w->carries);
+}
+
+static void
+carry_ends(struct pbox_worker *w)
+{
+	carry_drop(w, NULL);
+}
+
+const struct worker_part carry_part = {
+	.name = "fragments carried",
+	.begin = carry_begins,
+	.end = carry_ends,
+	.tick = carry_tick,
+	.due = carry_due,
+};

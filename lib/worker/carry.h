@@ -49,8 +49,6 @@ int carry_begin(
 /** An answer of a carry, of fragment @p f? Then it is taken, or dropped. Any lane, with its lock: in steady times there is no carry. */
 bool carry_frame(
 	struct session *s, struct pbox_worker_table *t, struct frag *f, const struct rx_frame *r);
-void carry_tick(struct pbox_worker *w);
-uint64_t carry_due(const struct pbox_worker *w);
 /** The fragment is at its box. */
 void carry_end(struct pbox_worker *w, const struct frag *f);
 /** All that go to the box of @p s, or come from it; s NULL: all. */

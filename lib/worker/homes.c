@@ -152,12 +152,13 @@ homes_without_table(struct pbox_worker *w)
 	w->box[0]->listed = h->again = false;
 }
 
-void
-homes_tick(struct pbox_worker *w)
+static void
+homes_tick(struct pbox_worker *w, uint64_t drained)
 {
 	struct homes *h = &w->homes;
 	int rc;
 
+	(void)drained;
 	if (w->boxes < 2 || w->shut || w->failed)
 		return;
 	if (w->tables == 0) {
@@ -192,7 +193,7 @@ homes_tick(struct pbox_worker *w)
 	homes_switch(w);
 }
 
-uint64_t
+static uint64_t
 homes_due(const struct pbox_worker *w)
 {
 	if (w->boxes < 2 || w->shut || (!w->opened && w->tables > 0))
@@ -226,7 +227,7 @@ homes_renew(struct session *s)
 		homes_recount(w);
 }
 
-bool
+static bool
 homes_why(const struct pbox_worker *w, const struct pbox_worker_table *t, char *text, size_t cap)
 {
 	const struct session *from;
@@ -259,3 +260,40 @@ homes_why(const struct pbox_worker *w, const struct pbox_worker_table *t, char *
 		w->homes.epoch, (unsigned long long)w->homes.left);
 	return true;
 }
+
+static void
+homes_begin(struct pbox_worker *w)
+{
+	w->homes.epoch = w->homes.seen = w->homes.first = HOMES_FIRST;
+}
+
+static void
+homes_end(struct pbox_worker *w)
+{
+	spread_end(&w->homes.spread);
+}
+
+static void
+homes_frame_heard(struct session *s, const struct pbox_hdr *h)
+{
+	if (s->w->boxes > 1 &&
+		(h->type == PBOX_PING || h->type == PBOX_PONG || h->type == PBOX_MOVED))
+		homes_heard(&s->w->homes, h->map_epoch, s->index == 0);
+}
+
+static bool
+homes_are_steady(const struct pbox_worker *w)
+{
+	return homes_steady(&w->homes);
+}
+
+const struct worker_part homes_part = {
+	.name = "chunks that move",
+	.begin = homes_begin,
+	.end = homes_end,
+	.heard = homes_frame_heard,
+	.tick = homes_tick,
+	.due = homes_due,
+	.steady = homes_are_steady,
+	.why = homes_why,
+};

@@ -35,8 +35,6 @@ struct session *boxes_session(struct pbox_worker *w, const struct sockaddr_in *a
 void boxes_tick(struct session *s);
 /** All sessions are there, and their boxes alike. */
 bool boxes_ready(const struct pbox_worker *w);
-/** What w->renumbered and w->astray ask for. */
-void boxes_follow(struct pbox_worker *w);
 
 /* out.c: boxes that the job goes on without (R16.12) */
 /** Those with a bit in @p out are boxes that the job goes on without; session_tick() does what follows. */
@@ -108,8 +106,6 @@ struct moving {
 	uint32_t table[PBOX_MAX_ENDPOINTS], chunk[PBOX_MAX_ENDPOINTS], frag[PBOX_MAX_ENDPOINTS];
 };
 
-void homes_tick(struct pbox_worker *w);
-uint64_t homes_due(const struct pbox_worker *w);
 static inline bool
 homes_behind(const struct homes *h)
 {
@@ -132,7 +128,5 @@ homes_steady(const struct homes *h)
 }
 /** The box of the session has another session for the worker. */
 void homes_renew(struct session *s);
-bool homes_why(
-	const struct pbox_worker *w, const struct pbox_worker_table *t, char *text, size_t cap);
 
 #endif /* HOMES_H */

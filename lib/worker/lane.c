@@ -76,13 +76,11 @@ is_mixed(const struct pbox_worker *w)
 void
 lane_settle_all(struct pbox_worker *w)
 {
-	bool steady = w->lanes > 1 && !w->failed && !w->shut && !w->planned &&
-		      w->declaring.d == NULL && w->plan.first == NULL && homes_steady(&w->homes);
+	bool steady = w->lanes > 1 && !w->failed && !w->shut && w->declaring.d == NULL;
 
 	if (w->lanes == 1)
 		return;
-	if (w->boxes > 1) /* one box has nobody to follow (boxes_follow) */
-		steady &= !w->renumbered && !w->astray;
+	steady = steady && parts_steady(w);
 	for (unsigned i = 0; i < w->boxes; i++) {
 		const struct session *s = w->box[i];
 

@@ -381,12 +381,14 @@ question_tick(struct pbox_worker *w, struct pbox_worker_question *q, uint64_t dr
 		q->kind == PBOX_WORKER_STEAL ? ask_task(w, q) : ask_work(w, q);
 }
 
-void
+static void
 plan_tick(struct pbox_worker *w, uint64_t drained)
 {
 	struct worker_plan *p = &w->plan;
 	struct pbox_worker_question *q;
 
+	if (w->failed || w->shut)
+		return;
 	if (p->reporting)
 		question_tick(w, &p->report, drained);
 	do {
@@ -408,7 +410,7 @@ question_due(const struct worker_plan *p, const struct pbox_worker_question *q)
 	return due < q->deadline ? due : q->deadline;
 }
 
-uint64_t
+static uint64_t
 plan_due(const struct pbox_worker *w)
 {
 	const struct worker_plan *p = &w->plan;
@@ -420,7 +422,7 @@ plan_due(const struct pbox_worker *w)
 	return t < due ? t : due;
 }
 
-void
+static void
 plan_fail(struct pbox_worker *w)
 {
 	struct worker_plan *p = &w->plan;
@@ -432,6 +434,40 @@ plan_fail(struct pbox_worker *w)
 		question_end(w, p->first);
 	}
 }
+
+/* A worker that waits, and is pinged, may have got slots of one that is gone (R15.8). */
+static void
+plan_heard(struct session *s, const struct pbox_hdr *h)
+{
+	if (h->type != PBOX_PING || !s->w->planned)
+		return;
+	for (unsigned i = 0; i < s->endpoints; i++)
+		loss_asked(&s->ep[i], s->w->now);
+}
+
+static void
+plan_begin(struct pbox_worker *w)
+{
+	w->plan.replied_tail = &w->plan.replied;
+}
+
+/* Owners change at any time, and lanes read who they are. */
+static bool
+plan_steady(const struct pbox_worker *w)
+{
+	return !w->planned && w->plan.first == NULL;
+}
+
+const struct worker_part plan_part = {
+	.name = "work by plan",
+	.begin = plan_begin,
+	.heard = plan_heard,
+	.frame = task_frame,
+	.tick = plan_tick,
+	.due = plan_due,
+	.steady = plan_steady,
+	.fail = plan_fail,
+};
 
 /* ---- the host's --------------------------------------------------------------------------------- */
 

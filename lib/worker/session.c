@@ -229,24 +229,15 @@ open_frame(struct session *s, const struct rx_frame *f)
 		header_echo(s, f);
 	else if (h->type == PBOX_PING && !session_asks(h) && may_answer(s))
 		header_ping(s); /* another process claims our number, and the box asks (R4.6) */
-	if (s->w->boxes > 1 &&
-		(h->type == PBOX_PING || h->type == PBOX_PONG || h->type == PBOX_MOVED))
-		homes_heard(&s->w->homes, h->map_epoch, s->index == 0);
-	if (h->type == PBOX_PING) {
-		for (unsigned i = 0; s->w->planned && i < s->endpoints; i++)
-			loss_asked(&s->ep[i], s->w->now);
-		return;
-	}
-	if (ends_session(s, f))
+	parts_heard(s, h);
+	if (h->type == PBOX_PING || ends_session(s, f))
 		return;
 	rejoin_heard(s);
 	if (h->type == PBOX_MOVED)
-		return; /* homes_tick() asks */
+		return;
 	if (h->type >= PBOX_FIRST_DATA_TYPE || (error && h->length == 0))
 		transfer_frame(s, f);
-	else if (h->type == PBOX_TASK)
-		task_frame(s, f);
-	else if (h->type != PBOX_PONG)
+	else if (h->type != PBOX_PONG && !parts_frame(s, f))
 		request_frame(s, f);
 }
 

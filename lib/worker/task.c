@@ -104,7 +104,7 @@ task_answer(struct session *s, const struct pbox_task *m)
 }
 
 /* The box wishes to know where this worker is, and perhaps slots of it. */
-void
+bool
 task_frame(struct session *s, const struct rx_frame *f)
 {
 	struct pbox_worker *w = s->w;
@@ -112,11 +112,13 @@ task_frame(struct session *s, const struct rx_frame *f)
 	struct pbox_task m, a;
 	bool here;
 
+	if (f->hdr.type != PBOX_TASK)
+		return false;
 	/* wishes are numbered: one that was answered, and comes late, gets nothing any more */
 	if (!w->planned || pbox_task_decode(f->payload, f->hdr.length, &m) != 0 || m.wish == 0 ||
 		m.end > w->slots || (t->token == s->token && rounds_apart(m.wish, t->wish) < 0)) {
 		w->count.rx_dropped++;
-		return;
+		return true;
 	}
 	here = t->on && m.round == t->round && !pushes(w);
 	if (m.wish != t->wish || t->token != s->token) {
@@ -137,6 +139,7 @@ task_frame(struct session *s, const struct rx_frame *f)
 		list_left(w, &a);
 	}
 	task_answer(s, &a);
+	return true;
 }
 
 /* ---- the host's -------------------------------------------------------------------------------- */

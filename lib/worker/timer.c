@@ -2,7 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-#include "flow.h"
+#include "endpoint.h"
 
 /* Retransmission timers: the flights of an endpoint, in order of last transmission, and when each is probed; rtt.c computes the time-out. */
 

@@ -10,7 +10,7 @@
  * Inside of lib/worker: how long each box of the job takes (R16.8).
  */
 
-#include "flow.h"
+#include "endpoint.h"
 
 struct times {
 	bool fresh;         /* something was submitted since the last turn */

@@ -56,13 +56,11 @@ pbox_worker_create(const struct pbox_client_conf *conf, const struct sockaddr_in
 		return NULL;
 	w->finished_tail = &w->finished;
 	w->answered_tail = &w->answered;
-	w->plan.replied_tail = &w->plan.replied;
 	w->lane[0] = lane_new(w, 0, port);
 	w->lanes = 1;
 	w->nonce = port->random(port->ctx);
 	w->next_id = (uint32_t)port->random(port->ctx) | 1;
-	carry_init(&w->carries);
-	w->homes.epoch = w->homes.seen = w->homes.first = HOMES_FIRST;
+	parts_begin(w);
 	if (w->lane[0] == NULL || boxes_session(w, box) == NULL || !worker_copy_conf(w, conf)) {
 		pbox_worker_destroy(w);
 		return NULL;
@@ -74,8 +72,7 @@ void
 pbox_worker_destroy(struct pbox_worker *w)
 {
 	declare_free(w); /* of a session */
-	carry_drop(w, NULL);
-	spread_end(&w->homes.spread);
+	parts_end(w);
 	for (unsigned i = 0; i < w->boxes; i++) {
 		session_close(w->box[i]);
 		free(w->box[i]);
@@ -134,7 +131,7 @@ end_all(struct pbox_worker *w, int code, const char *text)
 	lane_gather_all(w, w->now);
 	for (unsigned i = 0; i < w->boxes; i++)
 		request_fail_all(w->box[i]);
-	plan_fail(w);
+	parts_fail(w);
 	while (w->ops != NULL) {
 		struct pbox_worker_op *op = w->ops;
 
@@ -200,13 +197,7 @@ pbox_worker_tick(struct pbox_worker *w, uint64_t now, uint64_t drained)
 	lane_gather_all(w, now);
 	for (unsigned i = 0; i < w->boxes && !w->failed; i++)
 		session_tick(w->box[i]);
-	if (w->boxes > 1)
-		boxes_follow(w);
-	homes_tick(w);
-	if (!w->failed && !w->shut)
-		carry_tick(w);
-	if (!w->failed && !w->shut)
-		plan_tick(w, drained);
+	parts_tick(w, drained);
 	w->opened |= boxes_ready(w);
 	/* the fragments of a lane may be for endpoints of any other one (mixed): all start before one sends */
 	for (unsigned k = 0; k < w->lanes && !w->failed && !w->shut; k++)
@@ -218,12 +209,8 @@ pbox_worker_tick(struct pbox_worker *w, uint64_t now, uint64_t drained)
 	end_if_failed(w);
 	if (w->failed)
 		return due;
-	if (homes_due(w) < due)
-		due = homes_due(w);
-	if (!w->shut && carry_due(w) < due)
-		due = carry_due(w);
-	if (plan_due(w) < due)
-		due = plan_due(w);
+	if (parts_due(w) < due)
+		due = parts_due(w);
 	for (unsigned k = 0; k < w->lanes; k++) {
 		if (w->lane[k]->starting != NULL && !w->shut)
 			return 0;

@@ -67,7 +67,7 @@ work_publish(struct pbox_worker_question *q)
 
 /** Ask, and wait until the worker has ended it: it has a deadline. */
 static int
-ask(struct pbox_client *c, struct asked *a, const char *what, struct pbox_client_error *err)
+work_ask(struct pbox_client *c, struct asked *a, const char *what, struct pbox_client_error *err)
 {
 	const struct pbox_client_error *e = &a->q.err;
 
@@ -159,7 +159,7 @@ work_call(struct pbox_client *c, struct table *t, struct pbox_client_work *w, ui
 	int rc;
 
 	work_fill(w, &a.q.work);
-	rc = ask(c, &a, "WORK", err);
+	rc = work_ask(c, &a, "WORK", err);
 	if (rc != 0 || a.q.open)
 		return rc;
 	work_told(w, &a.q);
@@ -237,7 +237,7 @@ task_call(struct pbox_client *c, struct table *t, uint32_t round, uint32_t *agai
 				  .deadline = deadline,
 				  .most = STEALS_FOR,
 				  .work = {.round = round}}};
-	int rc = ask(c, &a, "TASK", err);
+	int rc = work_ask(c, &a, "TASK", err);
 
 	if (rc != 0)
 		return rc;

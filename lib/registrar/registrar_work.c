@@ -210,7 +210,7 @@ work_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 
 /* It has had the model of a round, and so can do slots of one. */
 static bool
-has_begun(const struct pbox_job *job, unsigned w)
+work_has_begun(const struct pbox_job *job, unsigned w)
 {
 	return work_member_of(job, w)->entered && !work_member_of(job, w)->fresh;
 }
@@ -238,10 +238,10 @@ somebody_else_lives(struct pbox_registrar *r, struct pbox_job *job, unsigned but
 		if (work_is_member(k, w) && !work_member_of(job, w)->fresh)
 			return true;
 		fresh |= work_is_member(k, w);
-		if (!work_is_member(k, w) && (back == job->workers || has_begun(job, w)))
+		if (!work_is_member(k, w) && (back == job->workers || work_has_begun(job, w)))
 			back = w;
 	}
-	if (back == job->workers || (fresh && !has_begun(job, back)))
+	if (back == job->workers || (fresh && !work_has_begun(job, back)))
 		return fresh;
 	pbox_work_join(k->room, back, &move);
 	return true;

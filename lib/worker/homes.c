@@ -153,7 +153,7 @@ homes_without_table(struct pbox_worker *w)
 }
 
 static void
-homes_tick(struct pbox_worker *w, uint64_t drained)
+homes_go_on(struct pbox_worker *w, uint64_t drained)
 {
 	struct homes *h = &w->homes;
 	int rc;
@@ -292,7 +292,7 @@ const struct worker_part homes_part = {
 	.begin = homes_begin,
 	.end = homes_end,
 	.heard = homes_frame_heard,
-	.tick = homes_tick,
+	.tick = homes_go_on,
 	.due = homes_due,
 	.steady = homes_are_steady,
 	.why = homes_why,

@@ -80,7 +80,7 @@ lane_settle_all(struct pbox_worker *w)
 
 	if (w->lanes == 1)
 		return;
-	steady = steady && parts_steady(w);
+	steady = steady && part_steady(w);
 	for (unsigned i = 0; i < w->boxes; i++) {
 		const struct session *s = w->box[i];
 

@@ -6,61 +6,55 @@
 
 #include "worker_impl.h"
 
-const struct worker_part *const worker_parts[WORKER_PARTS] = {
-	&boxes_part,
-	&homes_part,
-	&carry_part,
-	&plan_part,
-};
-
-#define EACH_PART(p, member)                                         \
-	for (unsigned i_ = 0; i_ < WORKER_PARTS; i_++)               \
-		for (const struct worker_part *p = worker_parts[i_]; \
-			p != NULL && p->member != NULL; p = NULL)
+#define EACH_PART(w, p, member)                                                                   \
+	for (unsigned i_ = 0; (w)->part[i_] != NULL; i_++)                                        \
+		for (const struct worker_part *p = (w)->part[i_]; p != NULL && p->member != NULL; \
+			p = NULL)
 
 void
-parts_begin(struct pbox_worker *w)
+part_begin(struct pbox_worker *w, const struct worker_part *const *part)
 {
-	EACH_PART(p, begin)
+	w->part = part;
+	EACH_PART(w, p, begin)
 	p->begin(w);
 }
 
 void
-parts_end(struct pbox_worker *w)
+part_end(struct pbox_worker *w)
 {
-	EACH_PART(p, end)
+	EACH_PART(w, p, end)
 	p->end(w);
 }
 
 void
-parts_heard(struct session *s, const struct pbox_hdr *h)
+part_heard(struct session *s, const struct pbox_hdr *h)
 {
-	EACH_PART(p, heard)
+	EACH_PART(s->w, p, heard)
 	p->heard(s, h);
 }
 
 bool
-parts_frame(struct session *s, const struct rx_frame *f)
+part_frame(struct session *s, const struct rx_frame *f)
 {
-	EACH_PART(p, frame)
+	EACH_PART(s->w, p, frame)
 	if (p->frame(s, f))
 		return true;
 	return false;
 }
 
 void
-parts_tick(struct pbox_worker *w, uint64_t drained)
+part_tick(struct pbox_worker *w, uint64_t drained)
 {
-	EACH_PART(p, tick)
+	EACH_PART(w, p, tick)
 	p->tick(w, drained);
 }
 
 uint64_t
-parts_due(const struct pbox_worker *w)
+part_due(const struct pbox_worker *w)
 {
 	uint64_t due = UINT64_MAX;
 
-	EACH_PART(p, due)
+	EACH_PART(w, p, due)
 	{
 		uint64_t t = p->due(w);
 
@@ -70,25 +64,25 @@ parts_due(const struct pbox_worker *w)
 }
 
 bool
-parts_steady(const struct pbox_worker *w)
+part_steady(const struct pbox_worker *w)
 {
-	EACH_PART(p, steady)
+	EACH_PART(w, p, steady)
 	if (!p->steady(w))
 		return false;
 	return true;
 }
 
 void
-parts_fail(struct pbox_worker *w)
+part_fail(struct pbox_worker *w)
 {
-	EACH_PART(p, fail)
+	EACH_PART(w, p, fail)
 	p->fail(w);
 }
 
 bool
-parts_why(const struct pbox_worker *w, const struct pbox_worker_table *t, char *text, size_t cap)
+part_why(const struct pbox_worker *w, const struct pbox_worker_table *t, char *text, size_t cap)
 {
-	EACH_PART(p, why)
+	EACH_PART(w, p, why)
 	if (p->why(w, t, text, cap))
 		return true;
 	return false;

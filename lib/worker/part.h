@@ -7,7 +7,7 @@
 
 /*
  * What a worker has beside its sessions and the data of its tables is in parts, each with its own state and files: worker.c, lane.c and
- * session.c call them all, in the order of worker_parts[], and know none by name. A member that is NULL has nothing to do.
+ * session.c call them all, in the order of worker.c's table, and know none by name: calls go by that table, so that no file needs one above it. A member that is NULL has nothing to do.
  *
  * All locks are held; see `struct lane`.
  */
@@ -43,22 +43,21 @@ struct worker_part {
 		size_t cap);
 };
 
-#define WORKER_PARTS 4
-extern const struct worker_part *const worker_parts[WORKER_PARTS];
 extern const struct worker_part boxes_part;
 extern const struct worker_part homes_part;
 extern const struct worker_part carry_part;
 extern const struct worker_part plan_part;
 
-void parts_begin(struct pbox_worker *w);
-void parts_end(struct pbox_worker *w);
-void parts_heard(struct session *s, const struct pbox_hdr *h);
-bool parts_frame(struct session *s, const struct rx_frame *f);
-void parts_tick(struct pbox_worker *w, uint64_t drained);
-uint64_t parts_due(const struct pbox_worker *w);
-bool parts_steady(const struct pbox_worker *w);
-void parts_fail(struct pbox_worker *w);
-bool parts_why(
+/** @p part  all of them, then NULL */
+void part_begin(struct pbox_worker *w, const struct worker_part *const *part);
+void part_end(struct pbox_worker *w);
+void part_heard(struct session *s, const struct pbox_hdr *h);
+bool part_frame(struct session *s, const struct rx_frame *f);
+void part_tick(struct pbox_worker *w, uint64_t drained);
+uint64_t part_due(const struct pbox_worker *w);
+bool part_steady(const struct pbox_worker *w);
+void part_fail(struct pbox_worker *w);
+bool part_why(
 	const struct pbox_worker *w, const struct pbox_worker_table *t, char *text, size_t cap);
 
 #endif /* PART_H */

@@ -229,7 +229,7 @@ open_frame(struct session *s, const struct rx_frame *f)
 		header_echo(s, f);
 	else if (h->type == PBOX_PING && !session_asks(h) && may_answer(s))
 		header_ping(s); /* another process claims our number, and the box asks (R4.6) */
-	parts_heard(s, h);
+	part_heard(s, h);
 	if (h->type == PBOX_PING || ends_session(s, f))
 		return;
 	rejoin_heard(s);
@@ -237,7 +237,7 @@ open_frame(struct session *s, const struct rx_frame *f)
 		return;
 	if (h->type >= PBOX_FIRST_DATA_TYPE || (error && h->length == 0))
 		transfer_frame(s, f);
-	else if (h->type != PBOX_PONG && !parts_frame(s, f))
+	else if (h->type != PBOX_PONG && !part_frame(s, f))
 		request_frame(s, f);
 }
 

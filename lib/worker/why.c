@@ -181,7 +181,7 @@ why_op(struct pbox_worker *w, struct pbox_worker_op *op, struct pbox_worker_wait
 	for (unsigned i = 0; i < w->boxes; i++)
 		if (rejoin_why(w->box[i], t, &missing, text, cap))
 			return missing;
-	if (parts_why(w, t, text, cap))
+	if (part_why(w, t, text, cap))
 		return -1;
 	for (unsigned i = 0; i < op->n; i++) {
 		const struct pbox_worker_entry *e = &op->e[i];

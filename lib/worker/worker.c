@@ -46,6 +46,9 @@ worker_copy_conf(struct pbox_worker *w, const struct pbox_client_conf *conf)
 	return w->job != NULL && w->secret != NULL && w->host != NULL;
 }
 
+static const struct worker_part *const all_parts[] = {
+	&boxes_part, &homes_part, &carry_part, &plan_part, NULL};
+
 struct pbox_worker *
 pbox_worker_create(const struct pbox_client_conf *conf, const struct sockaddr_in *box,
 	struct pbox_worker_ops *port)
@@ -60,7 +63,7 @@ pbox_worker_create(const struct pbox_client_conf *conf, const struct sockaddr_in
 	w->lanes = 1;
 	w->nonce = port->random(port->ctx);
 	w->next_id = (uint32_t)port->random(port->ctx) | 1;
-	parts_begin(w);
+	part_begin(w, all_parts);
 	if (w->lane[0] == NULL || boxes_session(w, box) == NULL || !worker_copy_conf(w, conf)) {
 		pbox_worker_destroy(w);
 		return NULL;
@@ -72,7 +75,8 @@ void
 pbox_worker_destroy(struct pbox_worker *w)
 {
 	declare_free(w); /* of a session */
-	parts_end(w);
+	if (w->part != NULL)
+		part_end(w);
 	for (unsigned i = 0; i < w->boxes; i++) {
 		session_close(w->box[i]);
 		free(w->box[i]);
@@ -131,7 +135,7 @@ end_all(struct pbox_worker *w, int code, const char *text)
 	lane_gather_all(w, w->now);
 	for (unsigned i = 0; i < w->boxes; i++)
 		request_fail_all(w->box[i]);
-	parts_fail(w);
+	part_fail(w);
 	while (w->ops != NULL) {
 		struct pbox_worker_op *op = w->ops;
 
@@ -197,7 +201,7 @@ pbox_worker_tick(struct pbox_worker *w, uint64_t now, uint64_t drained)
 	lane_gather_all(w, now);
 	for (unsigned i = 0; i < w->boxes && !w->failed; i++)
 		session_tick(w->box[i]);
-	parts_tick(w, drained);
+	part_tick(w, drained);
 	w->opened |= boxes_ready(w);
 	/* the fragments of a lane may be for endpoints of any other one (mixed): all start before one sends */
 	for (unsigned k = 0; k < w->lanes && !w->failed && !w->shut; k++)
@@ -209,8 +213,8 @@ pbox_worker_tick(struct pbox_worker *w, uint64_t now, uint64_t drained)
 	end_if_failed(w);
 	if (w->failed)
 		return due;
-	if (parts_due(w) < due)
-		due = parts_due(w);
+	if (part_due(w) < due)
+		due = part_due(w);
 	for (unsigned k = 0; k < w->lanes; k++) {
 		if (w->lane[k]->starting != NULL && !w->shut)
 			return 0;

@@ -247,6 +247,7 @@ struct pbox_worker {
 	uint64_t nonce;            /* of all its sessions */
 	uint8_t run[PBOX_RUN_LEN]; /* identity of its run; zeros: none */
 	bool has_run;
+	const struct worker_part *const *part; /* all of them, then NULL */
 
 	struct session
 		*box[WORKER_BOXES]; /* a session a box; the first one gives the run its number */

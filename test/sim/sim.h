@@ -102,24 +102,21 @@ struct sim_job_spec {
 	bool plain; /* in spite of slots a worker has one payload, which it brings at its first node */
 	struct sim_table_spec table[SIM_TABLES];
 	uint16_t mtu;
-	bool barrier;      /* a round begins when the last one is complete */
-	bool any_number;   /* workers take the number they get */
-	bool pull0;        /* workers fetch the initial parameters */
-	bool dies;         /* all workers fall silent forever */
-	bool shrink;       /* rounds go on without the dead (R8.5) */
-	bool plan, steals; /* policy reassign (section 15); and slots are stolen */
-	bool ahead;        /* slots of the next round begin while a round is pushed */
-	unsigned least;    /* workers with which it begins, the others come later; 0: all of them */
-	uint64_t later_ns; /* ... within so long */
-	bool sets;         /* hyper-parameters change on the way */
-	bool zeros;        /* contributions of zeros without payload */
-	bool auth;         /* frames have tags */
+	bool barrier;             /* a round begins when the last one is complete */
+	bool any_number;          /* workers take the number they get */
+	bool pull0;               /* workers fetch the initial parameters */
+	bool dies;                /* all workers fall silent forever */
+	bool shrink;              /* rounds go on without the dead (R8.5) */
+	bool plan, steals, ahead; /* policy reassign; slots are stolen, or begin early */
+	bool sets;                /* hyper-parameters change on the way */
+	bool zeros;               /* contributions of zeros without payload */
+	bool auth;                /* frames have tags */
 	unsigned setters;
 	unsigned restarts, rebinds; /* workers that are killed; that change their address */
-	/* of a job by plan: workers that are killed, and nobody takes their places; that stop for a while */
-	unsigned deaths, stops;
-	uint64_t slot_ns;      /* that the fastest computes for a slot */
-	unsigned push_percent; /* PUSH and PULL instead of PUSHPULL */
+	unsigned deaths, stops;     /* by plan: workers killed for good; that stop a while */
+	unsigned least; /* workers with which it begins, the others come later; 0: all */
+	uint64_t slot_ns, later_ns; /* of the fastest for a slot; in which the others come */
+	unsigned push_percent;      /* PUSH and PULL instead of PUSHPULL */
 	uint32_t
 		pulls_each; /* tables in clocks pull each so many rounds alone, and only push in others; 0: each */
 	uint32_t lag;   /* of pulls of tables in clocks: 1 + their bound; 0: they have none */

@@ -59,7 +59,7 @@ def main():
                       f"report-{who}": program(flags, [*begun, (QUESTION, REPORT | SAYS), (WAIT, 9), *turn], job=PLAN)})
         for at in range(4, 12):
             for field in range(5):
-                seeds[f"told{at}-{field}-{who}"] = program(flags, begun + turn + steal, bytes(4 * at) + bytes([22, field, 6, 3]) * 6, PLAN)
+                seeds[f"answer{at}-{field}-{who}"] = program(flags, begun + turn + steal, bytes(4 * at) + bytes([22, field, 6, 3]) * 6, PLAN)
     for how in range(5):
         seeds[f"restore{how}"] = program(0x80, restart, bytes(4 * (2 * BEGUN + 12)) + bytes([20, how, 1, 0]) * 8)
     for name, data in seeds.items():

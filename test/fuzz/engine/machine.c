@@ -71,7 +71,7 @@ static const struct pbox_engine_endpoint endpoint[M_SHARDS] = {
 	{.addr = {.ipv4 = {10, 0, 0, 1}, .udp = 7271}, .shard = 1},
 };
 static const struct pbox_job_conf job_conf[] = {
-	{.name = "a", .secret = "key", .secret_len = 3},
+	{.name = "a", .secret = "key", .secret_len = 3, .policy = PBOX_POLICY_ANY},
 	{.name = "b",
 		.secret = "key",
 		.secret_len = 3,
@@ -80,7 +80,7 @@ static const struct pbox_job_conf job_conf[] = {
 		.bounds.rate = 1000,
 		.bounds.repeats = 1000,
 		.bounds.requests = 100},
-	{.name = "e", .secret = "key", .secret_len = 3, .auth = true},
+	{.name = "e", .secret = "key", .secret_len = 3, .auth = true, .policy = PBOX_POLICY_ANY},
 	{.name = "*", .secret = ""},
 };
 

@@ -454,7 +454,7 @@ question(struct peer *p, uint8_t a)
 
 	if (!p->planned || p->questioning || p->tables == 0)
 		return;
-	p->plan = (struct pbox_worker_question){.kind = a % (PBOX_WORKER_STEAL + 1),
+	p->plan = (struct pbox_worker_question){.kind = (a & 7) % (PBOX_WORKER_STEAL + 1),
 		.table = p->table[0].t,
 		.deadline = m_now + (1 + (a >> 4)) * 100 * MS,
 		.most = 50 * MS,

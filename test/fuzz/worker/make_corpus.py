@@ -13,7 +13,7 @@ RESTART = 11
 TWO = 4
 AUTH = 128
 # flags of the job: by plan; and workers come later
-PLAN, LATER = 96, 112
+PLAN, LATER = 96, 114
 # of QUESTION: kinds, and a report
 WORK, REPORT, TURN, LOOK, ENTER, STEAL = range(6)
 SAYS = 8

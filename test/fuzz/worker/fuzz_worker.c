@@ -44,6 +44,7 @@ enum step {
 	STEP_YIELD,    /* so many ms */
 	STEP_QUESTION, /* about the plan: which */
 	STEP_SLOT,     /* which one begins */
+	STEP_STOP,     /* the last worker, for so many 20 ms: others may get its slots */
 	STEPS_KINDS
 };
 
@@ -69,7 +70,8 @@ struct peer {
 	unsigned ops, open;
 	struct pbox_worker_question plan;
 	bool planned, questioning;
-	bool more; /* the round wants more of it */
+	bool more;        /* the round wants more of it */
+	uint64_t stopped; /* until then */
 };
 
 struct mem {
@@ -257,8 +259,11 @@ tick_all(void)
 	uint64_t due = UINT64_MAX;
 
 	for (unsigned i = 0; i < peers; i++) {
-		uint64_t t = pbox_worker_tick(peer[i].w, m_now, m_now);
+		uint64_t t;
 
+		if (m_now < peer[i].stopped)
+			continue;
+		t = pbox_worker_tick(peer[i].w, m_now, m_now);
 		due = t < due ? t : due;
 		collect(&peer[i]);
 	}
@@ -275,7 +280,8 @@ run(uint64_t ns, bool all)
 		uint64_t due;
 
 		while (net_receive(&d, &to))
-			pbox_worker_rx(peer[to].w, &d, 1, m_now);
+			if (m_now >= peer[to].stopped)
+				pbox_worker_rx(peer[to].w, &d, 1, m_now);
 		due = tick_all();
 		due = due < 20 * MS ? due : 20 * MS;
 		net_pass(due < end - m_now ? due : end - m_now);
@@ -512,6 +518,8 @@ step(uint8_t what, uint8_t a)
 		declare_all(a);
 	else if (what == STEP_RESTART)
 		m_restart();
+	else if (what == STEP_STOP)
+		peer[peers - 1].stopped = m_now + a * 20 * MS;
 }
 
 /* ---- all of it --------------------------------------------------------------------------------- */

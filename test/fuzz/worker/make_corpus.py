@@ -6,7 +6,7 @@
 import os
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PUSHPULL, PUSH, PULL, INIT, WAIT, CANCEL, RESTART_BOX, DECLARE, SET, ASK, YIELD, QUESTION, SLOT = range(13)
+PUSHPULL, PUSH, PULL, INIT, WAIT, CANCEL, RESTART_BOX, DECLARE, SET, ASK, YIELD, QUESTION, SLOT, STOP = range(14)
 ALL = 62 << 2  # tensors of table 0
 ACTS = 23
 RESTART = 11
@@ -60,6 +60,12 @@ def main():
         for at in range(4, 12):
             for field in range(5):
                 seeds[f"answer{at}-{field}-{who}"] = program(flags, begun + turn + steal, bytes(4 * at) + bytes([22, field, 6, 3]) * 6, PLAN)
+    for stops in 40, 100:
+        more = [(WAIT, 9), (QUESTION, WORK), (WAIT, 9), (PUSHPULL, ALL), (WAIT, 20)]
+        seeds[f"gone{stops}"] = program(0x11 | TWO, [*begun, *turn, (STOP, stops), (PUSHPULL, ALL), *more, (YIELD, 200), *turn, *turn], job=PLAN)
+        seeds[f"gone-steal{stops}"] = program(0x11 | TWO, [*begun, *turn, (SLOT, 0), (SLOT, 1), (STOP, stops), (QUESTION, STEAL), *more, *turn, *turn], job=PLAN)
+        seeds[f"gone-restart{stops}"] = program(0x11 | TWO, [*begun, *turn, (PUSHPULL, ALL), (STOP, stops), (RESTART_BOX, 0), *more, *turn, *turn], job=PLAN)
+        seeds[f"gone-later{stops}"] = program(0x11 | TWO, [*begun, *turn, (STOP, stops), *turn, (YIELD, 250), (QUESTION, LOOK), (WAIT, 9), (QUESTION, ENTER), (WAIT, 20), *turn], job=LATER)
     for how in range(5):
         seeds[f"restore{how}"] = program(0x80, restart, bytes(4 * (2 * BEGUN + 12)) + bytes([20, how, 1, 0]) * 8)
     for name, data in seeds.items():

@@ -65,6 +65,32 @@ struct groups {
 	bool has_crc; /* that of dst is made, or not asked for */
 };
 
+/* As groups_filler(), in a format of blocks: no pass looks at the header of these. */
+static __attribute__((noinline, cold)) const uint8_t *
+groups_filler_block(enum pbox_format elem, bool zero)
+{
+	static const uint8_t
+		zeros[TILE +
+			TILE / PBOX_UNIT * PBOX_UNIT_SCALES]; /* +0.0, by a scale that is finite */
+	static _Thread_local uint8_t of[2][sizeof(zeros)];
+	uint8_t *p = of[elem == PBOX_FMT_INT8];
+	const float minus = -1.0f;
+
+	if (zero)
+		return zeros;
+	if (elem != PBOX_FMT_INT8) /* -0.0, by the smallest scale */
+		memset(p, 0x88, sizeof(zeros));
+	for (size_t i = 0; i < TILE; i += PBOX_UNIT) {
+		size_t at = pbox_payload_bytes(elem, i);
+
+		if (elem == PBOX_FMT_INT8)
+			memcpy(p + at, &minus, sizeof(minus));
+		else
+			memset(p + at, 0, PBOX_UNIT_SCALES);
+	}
+	return p;
+}
+
 /* The payload of a slot that has none; with a header, as checked passes look at that of each source. */
 static __attribute__((noinline, cold)) const uint8_t *
 groups_filler(const struct pbox_sources *s, bool zero, size_t bytes)
@@ -80,6 +106,8 @@ groups_filler(const struct pbox_sources *s, bool zero, size_t bytes)
 	uint8_t *payload = f->frame + HEADER_MAX;
 	uint32_t crc;
 
+	if (size == 0)
+		return groups_filler_block(s->elem, zero);
 	for (size_t i = HEADER_MAX + size - 1; !zero && !f->filled && i < end; i += size)
 		f->frame[i] = 0x80;
 	f->filled = true;

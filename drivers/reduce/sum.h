@@ -102,6 +102,10 @@ PASS(sum_bf16, PBOX_FMT_BF16, 0)
 PASS(sum_bf16_weighted, PBOX_FMT_BF16, 1)
 PASS(sum_fp16, PBOX_FMT_FP16, 0)
 PASS(sum_fp16_weighted, PBOX_FMT_FP16, 1)
+PASS(sum_int8, PBOX_FMT_INT8, 0)
+PASS(sum_int8_weighted, PBOX_FMT_INT8, 1)
+PASS(sum_mxfp4, PBOX_FMT_MXFP4, 0)
+PASS(sum_mxfp4_weighted, PBOX_FMT_MXFP4, 1)
 
 /* dst = acc + weight x the one source: one after the other instead of the tree. */
 #define ADD_PASS(name, elem)                                                \
@@ -136,6 +140,8 @@ pass_of(const struct pbox_sources *s)
 		[PBOX_FMT_FP32] = {sum_fp32, sum_fp32_weighted},
 		[PBOX_FMT_BF16] = {sum_bf16, sum_bf16_weighted},
 		[PBOX_FMT_FP16] = {sum_fp16, sum_fp16_weighted},
+		[PBOX_FMT_INT8] = {sum_int8, sum_int8_weighted},
+		[PBOX_FMT_MXFP4] = {sum_mxfp4, sum_mxfp4_weighted},
 	};
 
 	return passes[s->elem][s->weight != NULL];

@@ -37,8 +37,8 @@ struct pbox_sources {
 	/** n factors, or NULL: all contributions count once. 0: +0.0 everywhere, whatever is there: a mean of no samples may
 	 * be NaN (doc/protocol.md R5.2) */
 	const float *weight;
-	unsigned n; /**< base + n: 4096 at most */
-	enum pbox_format elem;
+	unsigned n;            /**< base + n: 4096 at most */
+	enum pbox_format elem; /**< also int8 and mxfp4, whose elements are decoded on the way */
 	/** Sums that are there already (folded earlier): of the nodes that slots 0 to base - 1 consist of, as base in bits has
 	 * them, the last n_acc, the lowest bit's last. */
 	const float *const *acc;
@@ -77,7 +77,8 @@ struct pbox_reduce_ops {
 	/**
 	 * dst[i] = the sum of all acc_j[first + i] and w_k*p_k[first + i] along the tree for i in
 	 * [0, elems): @p first is an offset in elements into every source and acc, not into dst,
-	 * so that a caller can go through a fragment with one small buffer. A NULL source is
+	 * so that a caller can go through a fragment with one small buffer; in a format of blocks
+	 * it is a multiple of PBOX_UNIT. A NULL source is
 	 * +0.0 whatever its weight: it is added (a sum of -0.0 and it is +0.0). dst may be equal
 	 * to acc_0 + first. n may be 0; without acc too the result is then +0.0. With s->intact every byte is read from memory once for
 	 * both purposes. The sum is made whether or not they are intact.
@@ -88,7 +89,7 @@ struct pbox_reduce_ops {
 	 * One after the other, as tables in clocks have it (doc/protocol.md R14.4): dst[i] = ((acc_0[i] + w_0*p_0[i])
 	 * + w_1*p_1[i]) + ... for i in [0, elems); a NULL source is w_k*0.0. s->acc has one, which dst may be;
 	 * s->weight is there, n is 1 or more, elems at most a fragment's, and base, n_acc and crc_dst are not looked at. No source
-	 * is absent. With s->intact as in sum: so dst is not acc there, if what is damaged shall not change that.
+	 * is absent, none is in a format of blocks. With s->intact as in sum: so dst is not acc there, if what is damaged shall not change that.
 	 */
 	void (*add)(float *dst, const struct pbox_sources *s, size_t elems);
 
@@ -109,6 +110,16 @@ struct pbox_reduce_ops {
 	 * src may be unaligned.
 	 */
 	void (*unpack)(float *dst, const void *src, enum pbox_format elem, size_t elems);
+
+	/**
+	 * fp32 -> int8 / mxfp4 (doc/protocol.md R13.3), all of a payload. residual: NULL, or what earlier payloads have
+	 * not said: it is added to src first, and is then what this one does not say. That of a block that is not finite
+	 * stays. dst may be unaligned.
+	 */
+	void (*encode)(
+		void *dst, enum pbox_format elem, const float *src, float *residual, size_t elems);
+	/** int8 / mxfp4 -> fp32, one rounding. src may be unaligned. */
+	void (*decode)(float *dst, const void *src, enum pbox_format elem, size_t elems);
 
 	/** pbox_reduce_crc32c(), or what does the same faster. */
 	uint32_t (*crc32c)(uint32_t crc, const void *buf, size_t len);

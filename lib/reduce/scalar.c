@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "pbox_block.h"
 #include "pbox_reduce.h"
 
 static uint32_t
@@ -144,7 +145,10 @@ scalar_slot(float *dst, const struct pbox_sources *s, unsigned k, size_t first, 
 	bool absent = src == (const void *)pbox_reduce_absent;
 	bool zero = src == NULL || (s->weight != NULL && s->weight[k] == 0.0f && !absent);
 
-	if (!absent && !zero)
+	if (!absent && !zero && s->elem >= PBOX_FMT_INT8)
+		pbox_block_take(
+			dst, src, s->elem, s->weight == NULL ? NULL : &s->weight[k], first, elems);
+	else if (!absent && !zero)
 		take_any(dst, src + pbox_payload_bytes(s->elem, first), s->elem,
 			s->weight == NULL ? NULL : &s->weight[k], elems);
 	else
@@ -290,5 +294,7 @@ const struct pbox_reduce_ops pbox_reduce_scalar = {
 	.scale = scalar_scale,
 	.pack = scalar_pack,
 	.unpack = scalar_unpack,
+	.encode = pbox_block_encode,
+	.decode = pbox_block_decode,
 	.crc32c = pbox_reduce_crc32c,
 };

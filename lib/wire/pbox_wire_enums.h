@@ -203,11 +203,21 @@ pbox_format_size(unsigned format)
 #undef PBOX_FORMAT_SIZE
 }
 
-/** Bytes of a payload of @p elements, and where in it the element after them begins: all lengths come from here, since
- * in a format of blocks, with a scale each, none is a multiple of the elements. */
+/** Elements of a unit of a format of blocks (R13.3), and bytes of the scales that it begins with. */
+#define PBOX_UNIT        128u
+#define PBOX_UNIT_SCALES 4u
+
+/** Bytes of a payload of @p elements, and where in it the element after them begins (in a format of blocks: where they
+ * are whole units). All lengths come from here, since in such a format none is a multiple of the elements. */
 static inline size_t
 pbox_payload_bytes(unsigned format, size_t elements)
 {
+	size_t scales = (elements + PBOX_UNIT - 1) / PBOX_UNIT * PBOX_UNIT_SCALES;
+
+	if (format == PBOX_FMT_INT8)
+		return scales + elements;
+	if (format == PBOX_FMT_MXFP4)
+		return scales + (elements + 1) / 2;
 	return elements * pbox_format_size(format);
 }
 

@@ -10,6 +10,7 @@ import struct
 import sys
 
 import make
+import make_blocks
 import pbox_auth
 import pbox_math
 import pbox_proto as proto
@@ -121,6 +122,11 @@ def test_auth():
             for at in (0, 40, 60, len(raw) - 17, len(raw) - 1):
                 other = raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1:]
                 assert not pbox_auth.good(other, box if f["from_box"] else worker, job), f["name"]
+
+
+def test_blocks():
+    with open(os.path.join(make.HERE, "blocks.json"), encoding="utf-8") as file_:
+        assert make_blocks.text(make_blocks.build()) == file_.read()
 
 
 def test_regeneration():

@@ -24,6 +24,8 @@ static const struct pbox_reduce_ops ops = {
 	.scale = avx2_scale,
 	.pack = avx2_pack,
 	.unpack = avx2_unpack,
+	.encode = avx2_encode,
+	.decode = avx2_decode,
 	.crc32c = pbox_reduce_crc32c,
 };
 

@@ -478,5 +478,7 @@ avx512_checked(const struct pbox_sources *s)
 		[PBOX_FMT_FP16] = {{checked_fp16, checked_fp16_crc}, {checked_fp16_weighted}},
 	};
 
+	if (s->elem >= PBOX_FMT_INT8) /* so short that folding gains little */
+		return (struct checked_passes){NULL, NULL};
 	return clmul ? passes[s->elem][s->weight != NULL] : (struct checked_passes){NULL, NULL};
 }

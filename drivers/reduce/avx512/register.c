@@ -20,6 +20,8 @@ static const struct pbox_reduce_ops ops = {
 	.scale = avx512_scale,
 	.pack = avx512_pack,
 	.unpack = avx512_unpack,
+	.encode = avx512_encode,
+	.decode = avx512_decode,
 	.crc32c = pbox_reduce_crc32c,
 };
 

@@ -241,8 +241,9 @@ somebody_else_lives(struct pbox_registrar *r, struct pbox_job *job, unsigned but
 		if (!work_is_member(k, w) && (back == job->workers || work_has_begun(job, w)))
 			back = w;
 	}
+	/* newcomers can do slots of a round of which all fragments begin with one version */
 	if (back == job->workers || (fresh && !work_has_begun(job, back)))
-		return fresh;
+		return fresh && registrar_work_finished(job, k->round - 1);
 	pbox_work_join(k->room, back, &move);
 	return true;
 }
@@ -267,12 +268,26 @@ look_at_members(struct pbox_registrar *r, struct pbox_job *job)
 			work_gone(r, job, w);
 }
 
+/* A process that joins again, as its session was lost, has the model still. */
+static void
+work_session_begin(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
+{
+	struct work_member *m = work_member_of(job, w);
+
+	(void)r;
+	m->entered = m->had_begun && m->nonce == job->member[w].nonce;
+	m->had_begun = false;
+	m->nonce = job->member[w].nonce;
+}
+
 static void
 work_session_end(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 {
+	struct work_member *m = work_member_of(job, w);
 	struct work *k = work_of(job);
 
-	work_member_of(job, w)->entered = work_member_of(job, w)->fresh = false;
+	m->had_begun = m->entered && !m->fresh;
+	m->entered = m->fresh = false;
 	if (k->room != NULL && !k->claiming && job->state == PBOX_JOB_OPEN &&
 		work_is_member(k, w) && somebody_else_lives(r, job, w))
 		work_gone(r, job, w);
@@ -472,6 +487,7 @@ work_enter(struct pbox_registrar *r, struct pbox_job *job, unsigned w, uint32_t 
 {
 	struct work *k = work_of(job);
 	const struct pbox_work_move *move;
+	bool newcomer = !work_member_of(job, w)->entered;
 	unsigned n;
 
 	PBOX_ASSERT(k->room != NULL && !k->claiming);
@@ -482,8 +498,9 @@ work_enter(struct pbox_registrar *r, struct pbox_job *job, unsigned w, uint32_t 
 	if (work_is_member(k, w))
 		return;
 	n = pbox_work_join(k->room, w, &move);
-	pbox_work_fresh(k->room, w, n == 0);
-	work_member_of(job, w)->fresh = k->any_fresh = n == 0;
+	work_member_of(job, w)->fresh = newcomer && n == 0;
+	pbox_work_fresh(k->room, w, newcomer && n == 0);
+	k->any_fresh |= newcomer && n == 0;
 	if (n > 0 && registrar_steal_is_on(job))
 		registrar_owners_give_as(job, job->owners.map[work_map_in(job, k->round)],
 			PBOX_SLOT_NOBODY, pbox_work_plan(k->room)->owner);
@@ -493,17 +510,22 @@ work_enter(struct pbox_registrar *r, struct pbox_job *job, unsigned w, uint32_t 
 		registrar_work_publish(r, job);
 }
 
-/* R15.7a: nobody lives that could finish the round in progress, which some fragments have finished. */
+/* R15.7a: nobody lives that could finish the round in progress, which some fragments have finished. Who is a member already waits as long as
+ * one that could has a session. */
 static bool
 is_too_late(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 {
 	struct work *k = work_of(job);
 
-	if (work_member_of(job, w)->entered || registrar_work_finished(job, k->round - 1))
+	if (work_has_begun(job, w) || registrar_work_finished(job, k->round - 1))
 		return false;
-	for (unsigned i = 0; i < job->workers; i++)
-		if (i != w && work_member_of(job, i)->entered && is_heard(r, job, i))
+	for (unsigned i = 0; i < job->workers; i++) {
+		bool lives = work_member_of(job, w)->fresh ? registrar_has_session(job, i)
+							   : is_heard(r, job, i);
+
+		if (i != w && work_has_begun(job, i) && lives)
 			return false;
+	}
 	return true;
 }
 
@@ -619,6 +641,7 @@ pbox_registrar_view_worker_work(const struct pbox_registrar *r, const struct pbo
 const struct registrar_part registrar_work_part = {
 	.name = "work by plan",
 	.types = {{on_work, PBOX_WORK}},
+	.session_begin = work_session_begin,
 	.session_end = work_session_end,
 	.tick_all = registrar_plan_begin,
 	.tick = work_tick,

@@ -37,8 +37,10 @@ struct work {
 };
 
 struct work_member {
-	bool entered; /* it had the model before it had slots, or began with the job */
-	bool fresh;   /* a newcomer that has not begun: it has no slots yet */
+	bool entered;   /* it had the model before it had slots, or began with the job */
+	bool fresh;     /* a newcomer that has not begun: it has no slots yet */
+	bool had_begun; /* ... in the session before this one, */
+	uint64_t nonce; /* which was of the process with this one */
 	bool claimed;
 	uint32_t edition; /* that it claimed by */
 	struct registrar_work_seen seen;

@@ -74,7 +74,8 @@ struct pbox_client_conf {
 	/** 1 (init): keep a copy of the last result of every fragment (memory of one model), so that
 	 * this worker goes on after a restart of the box; 0: PBOX_C_LOST then. */
 	int keep_copies;
-	unsigned policy; /**< when a worker is dead, rounds 0: wait for it, 1: go on without it */
+	/** When a worker is dead, rounds 0: wait for it, 1: go on without it, 2: go on with its slots given to others (work by plan). */
+	unsigned policy;
 	/** Frames have tags that nobody can forge who does not know the secret, 0: if the job has
 	 * auth on the box; 1: required, PBOX_C_REFUSED if it has not. */
 	unsigned auth;
@@ -198,7 +199,8 @@ struct pbox_client_table {
 	uint32_t first_round;
 	/** What makes a version: 0 rounds, a contribution of each worker; 1 clock, each push (pbox_client_versions). With clock op
 	 * is 0 and optimiser 6 (add): workers push updates, PUSH and PULL do not wait for each other, and none of them for
-	 * other workers. Such a table ends when the box is restarted (PBOX_C_LOST). */
+	 * other workers. Such a table goes on after a restart of the box in
+	 * jobs of 256 workers at most; in larger ones it ends (PBOX_C_LOST). */
 	uint8_t discipline;
 };
 

@@ -229,7 +229,8 @@ sim_plan_replied(struct sim *s, struct sim_worker *w)
 		return false;
 	w->busy = false;
 	if (q->err.code != PBOX_C_OK) {
-		if (strstr(q->err.text, "in more than 24 pieces") != NULL) /* R15.7: FULL */
+		if (strstr(q->err.text, "in more than 24 pieces") != NULL || /* R15.7: FULL */
+			(q->err.code == PBOX_C_LOST && s->sc.job[w->job].least > 0)) /* R15.7a */
 			sim_job_lost(s, w->job);
 		else if (!p->left)
 			sim_fail(s, "job %u worker %u: a question ends with %d: %s", w->job, w->id,

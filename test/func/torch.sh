@@ -10,7 +10,7 @@
 #   TORCH_IMAGES=1                      before the first one: most programs load Fashion-MNIST, which the server does for them
 #   torch_exec I torch_*.py ARGUMENT...    in the foreground, as worker_exec; what it prints comes at its end
 #   ranks NAME JOB PROGRAM...     both ranks of a job of two; their logs are NAME.0 and NAME.1. Status: of one that failed
-#   same A B                      what they print as `loss ... NUMBER` and `sum ... NUMBER` differs by 1e-5 at most, and there is some
+#   alike A B                     what they print as `loss ... NUMBER` and `sum ... NUMBER` differs by 1e-5 at most, and there is some
 
 TORCH_FOLDER=$RUN_DIR/.torch TORCH_ASK='' TORCH_ANSWER=''
 declare -A TORCH_PIDS=() # what it has started
@@ -89,7 +89,7 @@ ranks() {
 	return "$status"
 }
 
-same() {
+alike() {
 	local i
 	for i in 0 1; do
 		paste <(grep -E '^(loss|sum) ' "$RUN_DIR/$1.$i") <(grep -E '^(loss|sum) ' "$RUN_DIR/$2.$i") |

@@ -119,6 +119,8 @@ struct rounds_group *rounds_scalars(struct pbox_shard_table *st, unsigned group,
 
 /* rounds_restore.c */
 void rounds_report(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+enum discipline_cut rounds_at_cut(
+	const struct pbox_fragment *fragment, const struct pbox_staging *staging);
 /* The highest version that a restorer holds; all have reported. */
 uint32_t rounds_highest(const struct target *g);
 

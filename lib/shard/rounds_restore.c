@@ -172,3 +172,16 @@ rounds_report(struct pbox_shard *s, const struct target *g, const struct pbox_fr
 	else if (silent != PBOX_NO_WORKER && f != NULL)
 		shard_answer_noted(s, g, f->hdr.worker, silent);
 }
+
+/* A snapshot is of one round. A fragment that was restored to it without a result has none to give: all workers
+ * hold it. */
+enum discipline_cut
+rounds_at_cut(const struct pbox_fragment *fragment, const struct pbox_staging *staging)
+{
+	int32_t ahead = pbox_serial_diff(fragment->version, staging->round);
+
+	if (ahead < 0)
+		return pbox_serial_diff(fragment->version, staging->oldest) < 0 ? CUT_LAGS
+										: CUT_AHEAD;
+	return ahead == 0 && fragment->has_result != 0 ? CUT_HERE : CUT_PASSED;
+}

@@ -6,47 +6,50 @@
 
 #include "worker_impl.h"
 
-#define EACH_PART(w, p, member)                                                                   \
-	for (unsigned i_ = 0; (w)->part[i_] != NULL; i_++)                                        \
-		for (const struct worker_part *p = (w)->part[i_]; p != NULL && p->member != NULL; \
-			p = NULL)
-
 void
 part_begin(struct pbox_worker *w, const struct worker_part *const *part)
 {
 	w->part = part;
-	EACH_PART(w, p, begin)
-	p->begin(w);
+	for (unsigned i = 0; w->part[i] != NULL; i++)
+		if (w->part[i]->begin != NULL)
+			w->part[i]->begin(w);
 }
 
 void
 part_end(struct pbox_worker *w)
 {
-	EACH_PART(w, p, end)
-	p->end(w);
+	for (unsigned i = 0; w->part[i] != NULL; i++)
+		if (w->part[i]->end != NULL)
+			w->part[i]->end(w);
 }
 
 void
 part_heard(struct session *s, const struct pbox_hdr *h)
 {
-	EACH_PART(s->w, p, heard)
-	p->heard(s, h);
+	const struct pbox_worker *w = s->w;
+
+	for (unsigned i = 0; w->part[i] != NULL; i++)
+		if (w->part[i]->heard != NULL)
+			w->part[i]->heard(s, h);
 }
 
 bool
 part_frame(struct session *s, const struct rx_frame *f)
 {
-	EACH_PART(s->w, p, frame)
-	if (p->frame(s, f))
-		return true;
+	const struct pbox_worker *w = s->w;
+
+	for (unsigned i = 0; w->part[i] != NULL; i++)
+		if (w->part[i]->frame != NULL && w->part[i]->frame(s, f))
+			return true;
 	return false;
 }
 
 void
 part_tick(struct pbox_worker *w, uint64_t drained)
 {
-	EACH_PART(w, p, tick)
-	p->tick(w, drained);
+	for (unsigned i = 0; w->part[i] != NULL; i++)
+		if (w->part[i]->tick != NULL)
+			w->part[i]->tick(w, drained);
 }
 
 uint64_t
@@ -54,9 +57,8 @@ part_due(const struct pbox_worker *w)
 {
 	uint64_t due = UINT64_MAX;
 
-	EACH_PART(w, p, due)
-	{
-		uint64_t t = p->due(w);
+	for (unsigned i = 0; w->part[i] != NULL; i++) {
+		uint64_t t = w->part[i]->due != NULL ? w->part[i]->due(w) : UINT64_MAX;
 
 		due = t < due ? t : due;
 	}
@@ -66,24 +68,25 @@ part_due(const struct pbox_worker *w)
 bool
 part_steady(const struct pbox_worker *w)
 {
-	EACH_PART(w, p, steady)
-	if (!p->steady(w))
-		return false;
+	for (unsigned i = 0; w->part[i] != NULL; i++)
+		if (w->part[i]->steady != NULL && !w->part[i]->steady(w))
+			return false;
 	return true;
 }
 
 void
 part_fail(struct pbox_worker *w)
 {
-	EACH_PART(w, p, fail)
-	p->fail(w);
+	for (unsigned i = 0; w->part[i] != NULL; i++)
+		if (w->part[i]->fail != NULL)
+			w->part[i]->fail(w);
 }
 
 bool
 part_why(const struct pbox_worker *w, const struct pbox_worker_table *t, char *text, size_t cap)
 {
-	EACH_PART(w, p, why)
-	if (p->why(w, t, text, cap))
-		return true;
+	for (unsigned i = 0; w->part[i] != NULL; i++)
+		if (w->part[i]->why != NULL && w->part[i]->why(w, t, text, cap))
+			return true;
 	return false;
 }

@@ -96,6 +96,13 @@ question_pause(struct pbox_worker *w, struct pbox_worker_question *q, uint64_t n
 	q->again_at = w->now + ns;
 }
 
+/** The box is not ready: for as long as it says. */
+static uint64_t
+again_ns(uint16_t again_ms)
+{
+	return (again_ms < AGAIN_MOST ? again_ms : AGAIN_MOST) * NS_PER_MS;
+}
+
 /** What the worker owns, as the ranges that its nodes consist of. */
 static uint16_t
 claim_nodes(const struct pbox_worker *w, struct pbox_slot_range *range)
@@ -133,6 +140,16 @@ ask_task(struct pbox_worker *w, struct pbox_worker_question *q)
 
 	m.ranges = claim_nodes(w, m.range);
 	question_send(w, q, PBOX_TASK, pbox_task_encode(q->payload, sizeof(q->payload), &m));
+}
+
+/** The first time, and again. */
+static void
+question_ask(struct pbox_worker *w, struct pbox_worker_question *q)
+{
+	if (q->kind == PBOX_WORKER_STEAL)
+		ask_task(w, q);
+	else
+		ask_work(w, q);
 }
 
 /** Does round a come after round b, or is it that (R6.1)? */
@@ -213,21 +230,19 @@ question_begin(struct pbox_worker *w, struct pbox_worker_question *q)
 	if (p->reporting) /* the box gets one WORK of a worker at a time */
 		return;
 	q->began = w->now;
-	if (q->kind == PBOX_WORKER_STEAL)
-		ask_task(w, q);
-	else
-		ask_work(w, q);
+	question_ask(w, q);
 }
 
 /* ---- answers -------------------------------------------------------------------------------------- */
 
-static int
+static void
 own_fails(struct pbox_client_error *err, int rc, const char *busy)
 {
 	if (rc == -EBUSY)
-		return pbox_client_fail(err, PBOX_C_INVALID, "%s", busy);
-	return pbox_client_fail(err, PBOX_C_REFUSED,
-		"the box gives this worker slots that the job does not have, or too many pieces");
+		pbox_client_fail(err, PBOX_C_INVALID, "%s", busy);
+	else
+		pbox_client_fail(err, PBOX_C_REFUSED,
+			"the box gives this worker slots that the job does not have, or too many pieces");
 }
 
 static void
@@ -306,8 +321,7 @@ work_answered(struct pbox_worker *w, struct pbox_worker_question *q)
 		return;
 	}
 	if (ok->again_ms != 0 && q->kind != PBOX_WORKER_REPORT) {
-		question_pause(
-			w, q, (ok->again_ms < AGAIN_MOST ? ok->again_ms : AGAIN_MOST) * NS_PER_MS);
+		question_pause(w, q, again_ns(ok->again_ms));
 		return;
 	}
 	q->open = ok->again_ms != 0;
@@ -330,7 +344,7 @@ task_answered(struct pbox_worker *w, struct pbox_worker_question *q)
 	if (pbox_task_ok_decode(q->answer, q->request.answer_len, &ok) != 0) {
 		pbox_client_fail(&q->err, PBOX_C_REFUSED, "TASK: the box's answer cannot be read");
 	} else if (ok.again_ms != 0) {
-		uint64_t ns = (ok.again_ms < AGAIN_MOST ? ok.again_ms : AGAIN_MOST) * NS_PER_MS;
+		uint64_t ns = again_ns(ok.again_ms);
 
 		/* who asks no more hears of slots that it has got by R15.8 */
 		q->open = w->now + ns > q->began + q->most;
@@ -378,7 +392,7 @@ question_tick(struct pbox_worker *w, struct pbox_worker_question *q, uint64_t dr
 	else if (q->state == QUESTION_NEW && w->now >= q->again_at)
 		question_begin(w, q);
 	else if (q->state == QUESTION_PAUSED && w->now >= q->again_at)
-		q->kind == PBOX_WORKER_STEAL ? ask_task(w, q) : ask_work(w, q);
+		question_ask(w, q);
 }
 
 static void

@@ -92,8 +92,16 @@ registrar_times_lives(const struct pbox_registrar *r, const struct pbox_job *job
 	const struct job_times *k = times_of(job);
 	uint64_t patience = LIVES_ROUNDS * k->heard[box].apart_ns, ago;
 
-	if (k->heard[box].ns == 0)
-		return 0;
+	/* Workers say it some time after a round: a box of which nobody has said anything may well live. */
+	if (k->heard[box].ns == 0) {
+		ago = r->now_ns - job->begun_ns;
+		if (ago >= LIVES_LEAST)
+			return 0;
+		return pbox_fail(err, EBUSY,
+			"box %u of job '%s' may live: this box has had the job for %.1f s, and no worker has said yet which boxes it ends rounds with. If box %u is dead: again in %.0f s, or with --force",
+			box, job->name, (double)ago / 1e9, box,
+			(double)(LIVES_LEAST - ago) / 1e9 + 1);
+	}
 	if (patience < LIVES_LEAST)
 		patience = LIVES_LEAST;
 	if (patience > LIVES_MOST)

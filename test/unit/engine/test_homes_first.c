@@ -320,6 +320,7 @@ test_far_epochs(void)
 	fx_tick();
 	UNIT_EQ_U64(move(0, 6, 6, 1), 1);
 	UNIT_EQ_U64(epoch_now(), 31233 + 256);
+	fx.now += 3000 * MS;
 	UNIT_EQ_U64(failover(2, &stateless), 10);
 	/* now it has decided */
 	UNIT_EQ_U64(shows(1, 31491, 9, 2), PBOX_ERROR);
@@ -427,6 +428,11 @@ test_failover(void)
 	UNIT_EQ_U64(failover(0, &stateless), (uint64_t)-EINVAL);
 	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "start it again"));
 	UNIT_EQ_U64(failover(3, &stateless), (uint64_t)-ENOENT);
+	/* no worker has had the time to say with which boxes it ends rounds */
+	UNIT_EQ_U64(failover(2, &stateless), (uint64_t)-EBUSY);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "box 2 of job 'vision' may live"));
+	UNIT_EQ_U64(job->out, 0);
+	fx.now += 3000 * MS;
 	UNIT_EQ_U64(failover(2, &stateless), 4);
 	UNIT_EQ_U64(stateless, 0);
 	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_PING); /* they hear of it at once */

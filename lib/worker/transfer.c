@@ -7,7 +7,7 @@
 
 #include "worker_impl.h"
 
-#define PUMP_TURN  8 /* frames at most */
+#define PUMP_TURN  8 /* frames at most, where none leave as one unit */
 #define PUMP_PARTS 8 /* of what waits for an endpoint; one is a turn */
 
 /* Data transfer (section 6 of the protocol): ready fragments become frames, answers become finished pieces, and
@@ -164,15 +164,15 @@ pump_endpoint(struct ep *ep, unsigned most)
 
 /*
  * Endpoints take turns, and each worker begins with another one. Where they are ports with links of their own, a whole
- * window for the first one would leave the others idle, and all workers would send to the same one. A turn is long
- * enough for a train of frames (GSO), but short beside what waits: a fragment is summed once the last worker has sent
+ * window for the first one would leave the others idle, and all workers would send to the same one. A turn is a train of
+ * frames (GSO), which costs the kernel little more than one frame, but short beside what waits: a fragment is summed once the last worker has sent
  * it, and of two workers that begin at different endpoints the second comes to the first one's fragments a turn of each
  * endpoint later.
  */
 static unsigned
 pump_turn(const struct session *s, const struct lane *l)
 {
-	uint32_t n = 0, endpoints = 0;
+	uint32_t n = 0, endpoints = 0, train = l->link.port->train;
 
 	for (unsigned i = 0; i < s->endpoints; i++)
 		if (s->ep[i].lane == l) {
@@ -182,7 +182,9 @@ pump_turn(const struct session *s, const struct lane *l)
 	if (endpoints < 2)
 		return UINT_MAX;
 	n /= endpoints * PUMP_PARTS;
-	return n < 1 ? 1 : n < PUMP_TURN ? n : PUMP_TURN;
+	if (train < 2)
+		train = PUMP_TURN;
+	return n < 1 ? 1 : n < train ? n : train;
 }
 
 void

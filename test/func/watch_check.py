@@ -328,10 +328,12 @@ def check_proxy(path, pid):
     box = lib.Box("none", path)
     box.connect()
     assert box.about["pid"] and "core" in box.tables
-    for text in ("/pbox/jobs", "/pbox/workers,j1", "/pbox/health", "/pbox/cores,0"):
+    for text in ("/pbox/jobs", "/pbox/workers,j1", "/pbox/health", "/pbox/cores,0", "/pbox/why,j1", "/pbox/boxes"):
         assert box.ask(*text.split(",", 1)), text
+    answers = [box.exchange("/pbox/why,j1")["/pbox/why"] for _ in range(100)]  # which asks a data core as well
+    assert any("20 times a second" in a.get("error", "") for a in answers), answers[-1]
     for text in ("/pbox/kick,j1,0", "/pbox/drain,on", "/pbox/snapshot,j1", "/pbox/restore,j1", "/pbox/set,drain,1s", "/pbox/log,debug",
-                 "/pbox/why,j1", "/", "/help,/", "/ethdev/list", "/pbox/jobs/../kick,j1,0", "/pbox/kick"):
+                 "/pbox/failover,j1,0", "/", "/help,/", "/ethdev/list", "/pbox/jobs/../kick,j1,0", "/pbox/kick"):
         answer = box.exchange(text)
         assert "is for watching" in answer[text.split(",")[0]]["error"], (text, answer)
     end = time.monotonic() + 120

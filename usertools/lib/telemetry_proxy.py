@@ -6,20 +6,24 @@ Anyone who may write to DPDK's own telemetry socket may also end sessions, drain
 is its owner's alone. This hands on the questions of ALLOWED, from any number of connections over one to the box.
 """
 
+import collections
 import json
 import os
 import selectors
 import socket
 import stat
 import sys
+import time
 
 from pbox_box import BUFFER, BoxError
 
 PROXY = "/run/pbox-telemetry.sock"
 # all that the exporter asks; none of these changes the box, whatever its parameters are
 ALLOWED = {"/pbox/" + name for name in ("counters", "stats", "cores", "ports", "pools", "drops", "health", "jobs", "workers",
-                                  "work", "tables")}
+                                  "work", "tables", "boxes", "moving", "times", "why")}
 READERS = 32
+# this one asks a data core as well: no more often in a second
+ASKS_CORES, OFTEN = "/pbox/why", 20
 FIRST_FD = 3  # systemd's
 
 
@@ -38,6 +42,7 @@ def listener(path):
 class Proxy:
     def __init__(self, box, sock):
         self.box, self.sock, self.readers = box, sock, set()
+        self.asked = collections.deque(maxlen=OFTEN)  # when cores were asked
         self.selector = selectors.DefaultSelector()
         sock.setblocking(False)
         self.selector.register(sock, selectors.EVENT_READ)
@@ -80,13 +85,24 @@ class Proxy:
         self.readers.discard(reader)
         reader.close()
 
+    def too_often(self, command):
+        now = time.monotonic()
+        if command != ASKS_CORES:
+            return False
+        if len(self.asked) == OFTEN and now - self.asked[0] < 1:
+            return True
+        self.asked.append(now)
+        return False
+
     def serve(self, reader):
         try:
             line = reader.recv(4096)
             if not line:
                 raise BoxError("it has gone")
             command = line.split(b",")[0].decode(errors="replace")
-            if command in ALLOWED:
+            if command in ALLOWED and self.too_often(command):
+                answer = json.dumps({command: {"error": f"readers ask this {OFTEN} times a second at most"}}).encode()
+            elif command in ALLOWED:
                 answer = self.upstream(line)
             else:
                 answer = json.dumps({command: {"error": "this socket is for watching: ask as the box's user"}}).encode()

@@ -373,7 +373,8 @@ validate_hyper(struct options *o)
 	for (unsigned id = 1; id < PBOX_HYPER_IDS; id++) {
 		char name[32];
 
-		if (*pbox_hyper_at(&o->hyper, id) < 0 || (perf_uses(o->optimiser) & 1u << id) != 0)
+		if (pbox_hyper_at(&o->hyper, id) == NULL || *pbox_hyper_at(&o->hyper, id) < 0 ||
+			(perf_uses(o->optimiser) & 1u << id) != 0)
 			continue;
 		snprintf(name, sizeof(name), "%s", pbox_hyper_name(id));
 		for (char *c = name; *c != 0; c++)
@@ -438,7 +439,8 @@ options_parse(struct options *o, int argc, char **argv)
 		.seed = 1,
 	};
 	for (unsigned id = 1; id < PBOX_HYPER_IDS; id++)
-		*pbox_hyper_at(&o->hyper, id) = -1;
+		if (pbox_hyper_at(&o->hyper, id) != NULL)
+			*pbox_hyper_at(&o->hyper, id) = -1;
 	for (unsigned i = 0; i < N_ROWS; i++) {
 		if (is_heading(&rows[i]))
 			continue;

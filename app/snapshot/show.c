@@ -77,7 +77,7 @@ entries(const struct pbox_snapshot_meta *m)
 	for (uint32_t i = 0; i < m->n_entries; i++) {
 		printf("group %u from round %u:", m->entry[i].group, m->entry[i].from_round);
 		for (unsigned k = 0; k < PBOX_SNAPSHOT_HYPERS; k++)
-			if (k > 0 || m->entry[i].has_lr)
+			if ((k > 0 || m->entry[i].has_lr) && pbox_hyper_name(k + 1)[0] != '?')
 				printf(" %s %.9g", pbox_hyper_name(k + 1), m->entry[i].value[k]);
 		putchar('\n');
 	}

@@ -15,6 +15,9 @@
 #define WORK_KEEPS  offsetof(struct pbox_client_work, newcomer)
 #define WORK_JOINS  offsetof(struct pbox_client_work, memory_known)
 #define WORK_MEMORY offsetof(struct pbox_client_work, changed)
+#define WORK_MORE   sizeof(struct pbox_client_work)
+#define WORK_HYPERS \
+	(sizeof(((struct pbox_client_work *)0)->hyper) / sizeof(double)) /* before hyper_more */
 #define STEALS_FOR \
 	(100 * NS_PER_MS) /* a worker has ended its own slots, and the others wait for its push */
 #define STEALS_AGAIN 10   /* ms */
@@ -128,6 +131,8 @@ work_told(struct pbox_client_work *w, const struct pbox_worker_question *q)
 	w->now = ok->now;
 	w->now_trained = ok->trained;
 	memcpy(w->hyper, ok->hyper, sizeof(w->hyper));
+	if (w->size >= WORK_MORE)
+		memcpy(w->hyper_more, ok->hyper + WORK_HYPERS, sizeof(w->hyper_more));
 	if (q->kind == PBOX_WORKER_LOOK)
 		w->nodes = ok->ranges;
 }

@@ -12,7 +12,7 @@
 #define SLICE 4096u /* tensors, chunks and segments that are described at once */
 
 _Static_assert(PBOX_SNAPSHOT_NAME == PBOX_NAME_LEN, "names are copied whole");
-_Static_assert(PBOX_SNAPSHOT_HYPERS == PBOX_HYPER_IDS - 1, "all hyper-parameters are kept");
+_Static_assert(PBOX_SNAPSHOT_HYPERS >= PBOX_HYPER_IDS - 1, "all hyper-parameters are kept");
 
 uint64_t
 snapshot_real_ns(void)
@@ -30,7 +30,8 @@ snapshot_hyper(const struct pbox_snapshot_entry *e)
 	struct pbox_hyper h = {.has_lr = e->has_lr};
 
 	for (unsigned id = 1; id < PBOX_HYPER_IDS; id++)
-		*pbox_hyper_at(&h, id) = e->value[id - 1];
+		if (pbox_hyper_at(&h, id) != NULL)
+			*pbox_hyper_at(&h, id) = e->value[id - 1];
 	return h;
 }
 
@@ -63,7 +64,8 @@ take_schedules(struct pbox_snapshot_meta *m, const struct pbox_table *t)
 				.has_lr = h.has_lr != 0,
 			};
 			for (unsigned id = 1; id < PBOX_HYPER_IDS; id++)
-				m->entry[at].value[id - 1] = *pbox_hyper_at(&h, id);
+				if (pbox_hyper_at(&h, id) != NULL)
+					m->entry[at].value[id - 1] = *pbox_hyper_at(&h, id);
 			at++;
 		}
 	}

@@ -7,9 +7,10 @@
 static const char *
 add_refuses(const struct pbox_hyper *h)
 {
-	return h->weight_decay != 0.0
-		       ? "add has no weight decay: it is part of the updates that workers push"
-		       : NULL;
+	if (h->weight_decay != 0.0)
+		return "add has no weight decay: it is part of the updates that workers push";
+	return h->maximize != 0.0 ? "add has no maximize: workers push updates, not gradients"
+				  : NULL;
 }
 
 INLINE struct element

@@ -73,6 +73,8 @@ pbox_hyper_check_part(const struct pbox_hyper *h, enum pbox_optimiser kind)
 		return "clip_value must be a finite number, 0 (off) or more";
 	if (!(fabs(h->steps) <= STEPS_MAX && h->steps == floor(h->steps)))
 		return "steps must be a whole number, -2^53 to 2^53";
+	if (h->maximize != 0.0 && h->maximize != 1.0)
+		return "maximize must be 0 or 1";
 	return def->refuses != NULL ? def->refuses(h) : NULL;
 }
 

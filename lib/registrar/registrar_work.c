@@ -435,7 +435,8 @@ tell_newcomer(const struct pbox_job *job, const struct pbox_work_ask *m, struct 
 		return;
 	h = *pbox_schedule_at(&t->schedule[m->group], k->round - 1);
 	for (unsigned i = 0; i < PBOX_WORK_HYPERS; i++)
-		a->hyper[i] = *pbox_hyper_at(&h, i + 1);
+		if (pbox_hyper_at(&h, i + 1) != NULL)
+			a->hyper[i] = *pbox_hyper_at(&h, i + 1);
 }
 
 static void

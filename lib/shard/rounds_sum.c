@@ -251,6 +251,7 @@ rounds_scalars(struct pbox_shard_table *st, unsigned group, uint32_t round)
 	k->valid = true;
 	k->has_lr = h->has_lr != 0;
 	k->clip = (float)h->clip_value;
+	k->maximize = st->t->mode == PBOX_MODE_OPTIMISER && h->maximize != 0.0;
 	if (st->t->mode == PBOX_MODE_OPTIMISER && k->has_lr)
 		pbox_optim_scalars(&k->k, h, st->t->optimiser, round);
 	return k;
@@ -343,6 +344,8 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rec
 		src.n_next = n - next->round.folded;
 	}
 	u.factor = factor(t, r->arrived, samples);
+	if (__builtin_expect(k->maximize, 0))
+		u.factor = -u.factor;
 	if (!pbox_optim_update(&u, &src, g->elements)) {
 		take_back(s, g, r->round.folded, n);
 		return false;

@@ -72,7 +72,7 @@ static const struct pbox_field entry_fields[] = {
 static unsigned
 hypers_of(uint32_t version)
 {
-	return version == 1 ? 8 : PBOX_SNAPSHOT_HYPERS;
+	return version == 1 ? 8 : version < 4 ? 9 : PBOX_SNAPSHOT_HYPERS;
 }
 
 void

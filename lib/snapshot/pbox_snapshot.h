@@ -18,12 +18,13 @@
 
 #include <pbox_base.h>
 
-#define PBOX_SNAPSHOT_NAME   64  /**< bytes of a job's or tensor's name, with its NUL */
-#define PBOX_SNAPSHOT_HYPERS 9   /**< values of a schedule entry: ids 1 to 9 of SET */
+#define PBOX_SNAPSHOT_NAME 64 /**< bytes of a job's or tensor's name, with its NUL */
+#define PBOX_SNAPSHOT_HYPERS \
+	13 /**< values of a schedule entry: ids 1 to 13 of SET; 0 for those that there are not */
 #define PBOX_SNAPSHOT_ARRAYS 3   /**< parameters, s0, s1 */
 #define PBOX_SNAPSHOT_PATH   512 /**< longest name of a snapshot with its directory */
 /** Version of the format that is written. Those from 1 on are read: what they do not have is 0. */
-#define PBOX_SNAPSHOT_VERSION 3
+#define PBOX_SNAPSHOT_VERSION 4
 
 /* Bounds of what a file may say. */
 #define PBOX_SNAPSHOT_DATA_MAX   64

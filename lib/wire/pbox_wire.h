@@ -451,7 +451,7 @@ struct pbox_slot_range {
 #define PBOX_WORK_RANGES  24 /**< of one worker, at most */
 #define PBOX_WORK_NONE    (UINT64_MAX >> 1)
 #define PBOX_WORK_UNKNOWN UINT32_MAX /**< of `trained` */
-#define PBOX_WORK_HYPERS  9
+#define PBOX_WORK_HYPERS  13
 
 /** WORK: a worker's report of a round, and what it owns. */
 struct pbox_work_ask {

@@ -120,7 +120,7 @@ enum pbox_discipline {
 	X(PBOX_RESTORE_FETCH, 5, fetch)
 enum pbox_restore { PBOX_RESTORES(PBOX_LIST_SYMBOL) };
 
-/** Hyper-parameters: ids in SET (R7.1). */
+/** Hyper-parameters: ids in SET (R7.1). Not contiguous: id 10 is none so far, and pbox_hyper_at() is NULL for it. */
 #define PBOX_HYPERS(X)                              \
 	X(PBOX_HYPER_LR, 1, lr)                     \
 	X(PBOX_HYPER_MOMENTUM, 2, momentum)         \
@@ -130,7 +130,8 @@ enum pbox_restore { PBOX_RESTORES(PBOX_LIST_SYMBOL) };
 	X(PBOX_HYPER_BETA2, 6, beta2)               \
 	X(PBOX_HYPER_EPS, 7, eps)                   \
 	X(PBOX_HYPER_CLIP_VALUE, 8, clip_value)     \
-	X(PBOX_HYPER_STEPS, 9, steps)
+	X(PBOX_HYPER_STEPS, 9, steps)               \
+	X(PBOX_HYPER_MAXIMIZE, 11, maximize)
 enum pbox_hyper_id { PBOX_HYPERS(PBOX_LIST_SYMBOL) PBOX_HYPER_IDS };
 
 /** Codes of ERROR (R9.1). */

@@ -15,6 +15,8 @@
 #define TASK_LEN    24
 #define TASK_OK_LEN 12
 #define RANGE_LEN   4
+#define OK_MORE     9 /* hyper-parameters before the ranges; those after them came later */
+#define OK_MORE_LEN ((PBOX_WORK_HYPERS - OK_MORE) * 8)
 
 static_assert(sizeof(((struct pbox_work_ask *)0)->range) / sizeof(struct pbox_slot_range) ==
 		      PBOX_RANGE_NODES,
@@ -136,11 +138,17 @@ pbox_work_ok_encode(void *buf, size_t cap, const struct pbox_work_ok *m)
 	uint8_t *p = buf;
 
 	assert(m->ranges <= PBOX_RANGE_NODES && m->next_ranges <= PBOX_RANGE_NODES);
-	if (cap < len)
+	if (cap < len + OK_MORE_LEN)
 		return 0;
 	pbox_fields_put(p, OK_LEN, ok_fields, m);
 	ranges_put(p + OK_LEN, m->range, m->ranges);
 	ranges_put(p + OK_LEN + m->ranges * RANGE_LEN, m->next_range, m->next_ranges);
+	for (unsigned i = OK_MORE; i < PBOX_WORK_HYPERS; i++, len += 8) {
+		uint64_t bits;
+
+		memcpy(&bits, &m->hyper[i], 8);
+		pbox_st64(p + len, bits);
+	}
 	return len;
 }
 
@@ -148,12 +156,20 @@ int
 pbox_work_ok_decode(const void *buf, size_t len, struct pbox_work_ok *m)
 {
 	const uint8_t *p = buf;
+	size_t more;
 
 	memset(m, 0, sizeof(*m));
 	if (record_decode(buf, len, OK_LEN, ok_fields, m) != 0 || m->ranges > PBOX_RANGE_NODES ||
 		m->next_ranges > PBOX_RANGE_NODES ||
 		len < OK_LEN + ((size_t)m->ranges + m->next_ranges) * RANGE_LEN)
 		return -1;
+	more = OK_LEN + ((size_t)m->ranges + m->next_ranges) * RANGE_LEN;
+	/* an older box ends here, and what it does not have is 0 */
+	for (unsigned i = OK_MORE; i < PBOX_WORK_HYPERS && more + 8 <= len; i++, more += 8) {
+		uint64_t bits = pbox_ld64(p + more);
+
+		memcpy(&m->hyper[i], &bits, 8);
+	}
 	return ranges_get(p + OK_LEN, m->range, m->ranges) == 0
 		       ? ranges_get(
 				 p + OK_LEN + m->ranges * RANGE_LEN, m->next_range, m->next_ranges)

@@ -167,6 +167,7 @@ struct pbox_client_work {
 			 * slots by the next plans, until it says more in 5 reports */
 	uint32_t
 		changed; /**< the answer: 1: which slots are this worker's was asked, and they may be others */
+	double hyper_more[4]; /**< as `hyper`: ids 10 to 13 */
 };
 
 /** A tensor as declared. */

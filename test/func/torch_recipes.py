@@ -30,7 +30,7 @@ RECIPES = {}
 REFUSED = set("""
 plateau_on_local_losses frozen_later a_branch_that_is_never_used_with_decay branches_by_turns_with_momentum a_branch_that_begins_late
 stored_differently step_left_out_by_one all_reduce_of_other_sizes clip_norm_is_found clamped_weights clamped_weights_by_data
-loaded_after_making too_many_param_groups amsgrad maximize unknown_argument binary64 group_added_later sparse
+loaded_after_making too_many_param_groups amsgrad unknown_argument binary64 group_added_later sparse
 """.split())
 
 
@@ -138,6 +138,8 @@ simple("dampening", "SGD", lr=0.1, momentum=0.9, dampening=0.3)
 simple("adam", "Adam", lr=0.01)
 simple("adam_with_decay", "Adam", lr=0.01, weight_decay=0.1, betas=(0.8, 0.99))
 simple("adamw", "AdamW", lr=0.01)
+simple("maximize", "SGD", lr=0.01, momentum=0.9, weight_decay=0.1, maximize=True)
+simple("maximize_adamw", "AdamW", lr=0.01, maximize=True)
 simple("warm_up", "SGD", lr=0.1,
        schedule=lambda o: sched.LambdaLR(o, lambda e: min(1, (e + 1) / 5)))
 simple("linear_then_cosine", "AdamW", lr=0.01, n=12, schedule=lambda o: sched.SequentialLR(
@@ -699,7 +701,6 @@ def bad(name, make, text, kind=pbox.PBoxInvalid):
 bad("too_many_param_groups", lambda c: pbox.torch.SGD(
     [{"params": [nn.Parameter(torch.zeros(1))]} for _ in range(1025)], 0.1, client=c), "1025 parameter groups")
 bad("amsgrad", lambda c: pbox.torch.Adam(mlp().parameters(), amsgrad=True, client=c), "amsgrad")
-bad("maximize", lambda c: Pair(c, mlp, "SGD", lr=0.1, maximize=True), "maximize")
 bad("unknown_argument", lambda c: pbox.torch.SGD(mlp().parameters(), 0.1, client=c, eta=1), "eta")
 bad("binary64", lambda c: pbox.torch.SGD(mlp().double().parameters(), 0.1, client=c), "float64")
 bad("group_added_later", lambda c: pbox.torch.SGD(mlp().parameters(), 0.1, client=c)

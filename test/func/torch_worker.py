@@ -98,6 +98,7 @@ def optimiser(args):
         "adam": (t.Adam, dict(lr=1e-3, weight_decay=1e-3), {}),
         "adamw": (t.AdamW, dict(lr=1e-3), {}),
         "clipped": (t.SGD, dict(lr=0.1, clip_value=0.5), {}),
+        "maximized": (t.SGD, dict(lr=1e-3, momentum=0.9, weight_decay=1e-3, maximize=True, clip_value=0.5), {}),
         "weighted": (t.SGD, dict(lr=0.1), dict(op="weighted_mean")),
         "bf16": (t.SGD, dict(lr=0.1, momentum=0.9), dict(push="bf16")),
     }

@@ -203,10 +203,12 @@ class Optimiser:
         adam = self.kind in ("adam", "adamw")
         self.hyper = {"lr": 1e-3 if adam else 1.0 if self.kind == "add" else None, "momentum": 0.0, "dampening": 0.0,
                       "weight_decay": 1e-2 if self.kind == "adamw" else 0.0, "beta1": 0.9,
-                      "beta2": 0.999, "eps": 1e-8, "clip_value": 0.0}
+                      "beta2": 0.999, "eps": 1e-8, "clip_value": 0.0, "maximize": 0.0}
 
     def step(self, grad, t):
         h, p = self.hyper, self.params
+        if h["maximize"]:
+            grad = -grad
         if h["clip_value"]:
             grad = _clamp(grad, h["clip_value"])
         if self.kind == "add":

@@ -65,7 +65,7 @@ RESTORE_DONE, RESTORE_NOTED, RESTORE_GIVE, RESTORE_LOST, RESTORE_LATE, RESTORE_F
 OPS = {"sum": 0, "mean": 1, "sample_mean": 2, "weighted_mean": 3}
 OPTIMISERS = {"none": 0, "sgd": 1, "momentum": 2, "nesterov": 3, "adam": 4, "adamw": 5, "add": 6}
 HYPER = {"lr": 1, "momentum": 2, "dampening": 3, "weight_decay": 4, "beta1": 5, "beta2": 6,
-         "eps": 7, "clip_value": 8, "steps": 9}
+         "eps": 7, "clip_value": 8, "steps": 9, "maximize": 11}
 ERRORS = {
     1: "VERSION", 2: "COOKIE", 3: "NO_JOB", 4: "SECRET", 5: "WORKERS", 6: "WORKER_TAKEN",
     7: "FULL", 8: "SESSION", 9: "MISMATCH", 10: "BAD_REQUEST", 11: "SET_LATE",
@@ -231,6 +231,9 @@ class _Reader:
 
     def get(self, fmt):
         return struct.unpack("<" + fmt, self.take(struct.calcsize("<" + fmt)))
+
+    def left(self):
+        return len(self.data) - self.at
 
     def text(self, n):
         return self.take(n).decode("utf-8", "replace")
@@ -606,7 +609,7 @@ MAX_SLOTS = 4096
 MAX_RANGES = 24  # of one worker (R15.9)
 NONE_U64 = (1 << 63) - 1
 UNKNOWN = 0xFFFFFFFF  # rounds of the training
-HYPERS = 9
+HYPERS, MORE_HYPERS = 9, 4  # of WORK_OK: before the ranges, and after them
 
 
 def _pack_ranges(ranges):
@@ -674,12 +677,13 @@ class WorkOk:
     next_ranges: list = field(default_factory=list)
     now: int = 0
     trained: int = UNKNOWN
-    hyper: list = field(default_factory=lambda: [0.0] * HYPERS)  # ids 1 and on
+    hyper: list = field(default_factory=lambda: [0.0] * (HYPERS + MORE_HYPERS))  # ids 1 and on
 
     def pack(self):
         return struct.pack(f"<IIIIIHHHHIII{HYPERS}d", self.table, self.edition, self.plan, self.next_plan, self.next_from,
                            self.again_ms, len(self.ranges), len(self.next_ranges), self.members,
-                           self.leads, self.now, self.trained, *self.hyper) + _pack_ranges(self.ranges) + _pack_ranges(self.next_ranges)
+                           self.leads, self.now, self.trained, *self.hyper[:HYPERS]) + _pack_ranges(self.ranges) + \
+            _pack_ranges(self.next_ranges) + struct.pack(f"<{MORE_HYPERS}d", *self.hyper[HYPERS:])
 
     @classmethod
     def unpack(cls, data):
@@ -687,8 +691,9 @@ class WorkOk:
         table, edition, plan, next_plan, next_from, again, n, after, members, leads, now, trained, *hyper = r.get(
             f"IIIIIHHHHIII{HYPERS}d")
         _malformed_if(n > MAX_RANGES or after > MAX_RANGES, "ranges")
-        return cls(table, edition, plan, next_plan, next_from, again, members, leads, _get_ranges(r, n),
-                   _get_ranges(r, after), now, trained, hyper)
+        mine, theirs = _get_ranges(r, n), _get_ranges(r, after)
+        more = r.get(f"{MORE_HYPERS}d") if r.left() >= 8 * MORE_HYPERS else [0.0] * MORE_HYPERS
+        return cls(table, edition, plan, next_plan, next_from, again, members, leads, mine, theirs, now, trained, [*hyper, *more])
 
 
 @dataclass

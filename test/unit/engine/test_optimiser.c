@@ -64,8 +64,10 @@ test_against_the_scalar_steps(void)
 				hyper.lr = 0.5;
 				fx_set(&w[0], 0, 6, PBOX_HYPER_LR, 0.5);
 			}
+			if (r == 8) /* up from here on */
+				fx_set(&w[0], 0, 8, PBOX_HYPER_MAXIMIZE, 1);
 			for (unsigned i = 0; i < 4; i++)
-				mean[i] = (g[0][i] + g[1][i]) * 0.5f;
+				mean[i] = (g[0][i] + g[1][i]) * (r < 8 ? 0.5f : -0.5f);
 			pbox_optim_scalars(&k, &hyper, kind, r);
 			pbox_optim_scalar.of[kind]->step(p, mean, s0, s1, &k, 4);
 			fx_pushpull(&w[1], r, g[1], 4);

@@ -124,6 +124,7 @@ test_nonsense(void)
 	begin(PBOX_OPT_MOMENTUM);
 	UNIT_EQ_U64(set1(1, 0, 1, 0), PBOX_E_BAD_REQUEST);
 	UNIT_EQ_U64(set1(1, PBOX_HYPER_IDS, 1, 0), PBOX_E_BAD_REQUEST);
+	UNIT_EQ_U64(set1(1, 10, 1, 0), PBOX_E_BAD_REQUEST); /* ids have a gap */
 	UNIT_EQ_U64(set1(1, 77, 1, 0), PBOX_E_BAD_REQUEST);
 	UNIT_EQ_U64(set1(1, PBOX_HYPER_LR, -1, 0), PBOX_E_BAD_REQUEST);
 	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "lr must be a finite number, 0 or more"));

@@ -51,6 +51,7 @@ test_what_is_out_of_range_is_named(void)
 		{offsetof(struct pbox_hyper, eps), "eps", 0.0, {-1e-9, INFINITY, NAN, 1e39}},
 		{offsetof(struct pbox_hyper, clip_value), "clip_value", 1.0,
 			{-1.0, INFINITY, NAN, 1e39}},
+		{offsetof(struct pbox_hyper, maximize), "maximize", 1.0, {-1.0, 0.5, NAN, 2.0}},
 	};
 
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

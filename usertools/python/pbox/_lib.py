@@ -86,6 +86,7 @@ class Work(ct.Structure):
         ("nodes", ct.c_uint32), ("next_from", ct.c_uint32), ("next_ranges", ct.c_uint32), ("next", Node * 24), ("keep", ct.c_uint32),
         ("newcomer", ct.c_uint32), ("group", ct.c_uint32), ("now", ct.c_uint32), ("now_trained", ct.c_uint32), ("hyper", ct.c_double * 9),
         ("memory_known", ct.c_uint32), ("fits", ct.c_uint32), ("changed", ct.c_uint32),
+        ("hyper_more", ct.c_double * 4),
     ]
 
 

@@ -18,7 +18,7 @@ DTYPES = {1: torch.float32, 2: torch.bfloat16, 3: torch.float16}
 OPS = ["sum", "mean", "sample_mean", "weighted_mean"]
 KINDS = ["none", "sgd", "momentum", "nesterov", "adam", "adamw", "add"]
 HYPERS = ["", "lr", "momentum", "dampening", "weight_decay", "beta1", "beta2", "eps",
-          "clip_value", "steps"]
+          "clip_value", "steps", "", "maximize"]
 STATE = {"momentum": "b", "nesterov": "b", "adam": "mv", "adamw": "mv"}
 
 

@@ -498,11 +498,13 @@ class Optimisers(Case):
                 ("nesterov", lambda p: torch.optim.SGD(p, 0.1, 0.9, weight_decay=0.01,
                                                        nesterov=True)),
                 ("adam", lambda p: torch.optim.Adam(p, 0.1, weight_decay=0.01)),
-                ("adamw", lambda p: torch.optim.AdamW(p, 0.1, weight_decay=0.01))):
+                ("adamw", lambda p: torch.optim.AdamW(p, 0.1, weight_decay=0.01)),
+                ("maximize", lambda p: torch.optim.SGD(p, 0.01, 0.9, weight_decay=0.01, maximize=True))):
+            climbs, kind = kind == "maximize", "momentum" if kind == "maximize" else kind
             p = torch.nn.Parameter(torch.randn(100))
             q = torch.nn.Parameter(p.detach().clone())
             a = make([p])
-            b = reference.Reference(kind, [q], lr=0.1, weight_decay=0.01,
+            b = reference.Reference(kind, [q], lr=0.01 if climbs else 0.1, weight_decay=0.01, maximize=climbs,
                                     **({"momentum": 0.9} if "adam" not in kind else {}))
             for _ in range(20):
                 p.grad = torch.randn(100)
@@ -614,6 +616,20 @@ class Optimisers(Case):
         self.assertEqual((a.tolist(), b.tolist()), ([0.5] * 2, [0.75] * 2))
         with self.assertRaisesRegex(pbox.PBoxInvalid, "cannot be added"):
             opt.add_param_group({"params": [torch.nn.Parameter(torch.ones(2))]})
+
+    def test_maximize_is_the_boxs(self):
+        p = torch.nn.Parameter(torch.ones(2))
+        opt = pbox.torch.AdamW([p], 0.5, maximize=True, worker=0, workers=1, **HERE)
+        p.grad = torch.ones(2)
+        opt.step()
+        sent = [v for c, w, g, v in (c for c in self.lib.calls if c[0] == "set")]
+        self.assertEqual(sent[-1]["maximize"], 1.0)
+        opt.param_groups[0]["maximize"] = False
+        p.grad = torch.ones(2)
+        opt.step()
+        sent = [v for c, w, g, v in (c for c in self.lib.calls if c[0] == "set")]
+        self.assertEqual(sent[-1], {"maximize": 0.0})
+        opt.close()
 
     def test_samples(self):
         def worker(w):

@@ -9,7 +9,7 @@ from ._optim import BoxOptimizer
 
 __all__ = ["SGD", "Adam", "AdamW"]
 
-_ABSENT = ("amsgrad", "maximize", "differentiable", "capturable")
+_ABSENT = ("amsgrad", "differentiable", "capturable")
 
 
 def _refuse(group: Dict[str, Any]) -> None:
@@ -19,9 +19,9 @@ def _refuse(group: Dict[str, Any]) -> None:
 
 
 def _split(kwargs: Dict[str, Any], defaults: Dict[str, Any]) -> Dict[str, Any]:
-    """torch's further arguments become defaults: `foreach` and `fused` say how this host would
-    compute, the others are refused."""
-    names = _ABSENT + ("foreach", "fused")
+    """torch's further arguments become defaults: `maximize` is the box's (R7.1), `foreach` and `fused` say how this host
+    would compute, the others are refused."""
+    names = _ABSENT + ("foreach", "fused", "maximize")
     defaults.update({k: v for k, v in kwargs.items() if k in names})
     return {k: v for k, v in kwargs.items() if k not in names}
 

@@ -36,7 +36,8 @@ from ._work import Work
 _log = logging.getLogger("pbox")
 _WIRE = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _SAMPLED = ("sample_mean", "weighted_mean")
-_HYPER_NAMES = ("lr", "momentum", "dampening", "weight_decay", "beta1", "beta2", "eps", "clip_value", "steps")  # ids 1 and on
+_HYPER_NAMES = ("lr", "momentum", "dampening", "weight_decay", "beta1", "beta2", "eps", "clip_value", "steps",
+                "", "maximize")  # ids 1 and on
 # all contents of the parameters are looked at in the first steps, and then every so often; in each of the others one of these parts
 _LOOK_FIRST, _LOOK_EVERY, _LOOK_PARTS = 4, 64, 64
 _LOOK_LEAST = 4096  # elements of a piece: reading fewer costs as much
@@ -419,12 +420,13 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             values["beta1"], values["beta2"] = (_checks.real(b, f"betas of group {g}") for b in group["betas"])
         values["clip_value"] = _checks.real(group.get("clip_value") or 0, f"clip_value of group {g}")
         values["steps"] = float(self._kept.steps[g])
+        values["maximize"] = float(bool(group.get("maximize")))
         return values
 
     def _changes(self, hypers: Hypers) -> Hypers:
         if self._silent:
             return [{} for _ in hypers]
-        absent = {"clip_value": 0.0, "steps": 0.0}
+        absent = {"clip_value": 0.0, "steps": 0.0, "maximize": 0.0}
         return [{k: v for k, v in new.items() if old.get(k, absent.get(k)) != v}
                 for new, old in zip(hypers, self._sent)]
 
@@ -664,7 +666,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             self._catch_up(1)
             if self._work.report.now <= 1:
                 continue  # nobody is left that has set any: this worker does
-            theirs = dict(zip(_HYPER_NAMES, self._work.report.hyper))
+            theirs = dict(zip(_HYPER_NAMES, [*self._work.report.hyper, *self._work.report.hyper_more]))
             self._kept.steps[g] = int(theirs["steps"])
             mine = self._hyper_values(g)
             self._sent[g] = mine

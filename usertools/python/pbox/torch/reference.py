@@ -90,6 +90,8 @@ def update(kind: str, p: torch.Tensor, g: torch.Tensor, state: _State, hyper: Di
     """Parameters after step t = 1, 2, ... of an optimiser ("sgd", "momentum", "nesterov",
     "adam", "adamw"); `state` is kept between the steps of a tensor."""
     wd = hyper["weight_decay"]
+    if hyper.get("maximize"):
+        g = -g
     if hyper.get("clip_value"):
         c = fp32(hyper["clip_value"])
         g = g.clamp(-c, c)
@@ -114,7 +116,7 @@ class Reference(SlotTraining, torch.optim.Optimizer):
         adam = kind in ("adam", "adamw")
         defaults = dict(lr=1e-3 if adam else None, momentum=0.0, dampening=0.0,
                         weight_decay=0.01 if kind == "adamw" else 0.0, beta1=0.9, beta2=0.999,
-                        eps=1e-8, clip_value=0.0)
+                        eps=1e-8, clip_value=0.0, maximize=False)
         defaults.update(hyper)
         super().__init__(params, defaults)
         self.kind = kind

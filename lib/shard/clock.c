@@ -88,15 +88,7 @@ answer_push(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 		.version = g->fragment->version,
 		.slowest = slowest_clock(g),
 		.had = had};
-	struct pbox_send out = {
-		.hdr =
-			{
-				.type = PBOX_PUSH_OK,
-				.chunk = g->chunk,
-				.frag = g->frag,
-				.ts = f->hdr.ts,
-			},
-	};
+	struct pbox_send out = shard_answer(g, PBOX_PUSH_OK, f->hdr.ts);
 
 	pbox_push_ok_clock_put(&out.hdr, &m);
 	shard_send_to(s, g, &out, f->hdr.worker);
@@ -113,24 +105,16 @@ answer_result(
 		.own = clocks_of(g)[worker],
 		.slowest = slowest_clock(g),
 		.members = g->j->n_expected};
-	struct pbox_send out = {
-		.hdr =
-			{
-				.type = PBOX_RESULT,
-				.flags = PBOX_F_LAST,
-				.chunk = g->chunk,
-				.frag = g->frag,
-				.length = (uint16_t)(bytes + t->vector),
-				.format = t->pull_format,
-				.held = held,
-				.ts = ts,
-			},
-		.payload = shard_answer_at(g),
-		.payload_crc = answer_crc(s, g),
-		.n_tail = t->vector,
-		.tail = s->vector,
-	};
+	struct pbox_send out = shard_answer(g, PBOX_RESULT, ts);
 
+	out.hdr.flags = PBOX_F_LAST;
+	out.hdr.length = (uint16_t)(bytes + t->vector);
+	out.hdr.format = t->pull_format;
+	out.hdr.held = held;
+	out.payload = shard_answer_at(g);
+	out.payload_crc = answer_crc(s, g);
+	out.n_tail = t->vector;
+	out.tail = s->vector;
 	pbox_result_clock_put(&out.hdr, &m);
 	for (unsigned w = 0; w < t->vector; w++)
 		s->vector[w] = (uint8_t)clocks_of(g)[w];

@@ -141,17 +141,9 @@ static void
 answer_part(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	struct pbox_part m = pbox_part_get(&f->hdr);
-	struct pbox_send out = {
-		.hdr =
-			{
-				.type = PBOX_INIT_OK,
-				.flags = PBOX_F_HAVE,
-				.chunk = g->chunk,
-				.frag = g->frag,
-				.ts = f->hdr.ts,
-			},
-	};
+	struct pbox_send out = shard_answer(g, PBOX_INIT_OK, f->hdr.ts);
 
+	out.hdr.flags = PBOX_F_HAVE;
 	m.samples = 0;
 	pbox_part_put(&out.hdr, &m);
 	shard_send_to(s, g, &out, f->hdr.worker);

@@ -110,15 +110,7 @@ rounds_wait_says(const struct target *g, unsigned worker, struct pbox_hdr *h)
 void
 rounds_push_ok(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	struct pbox_send out = {
-		.hdr =
-			{
-				.type = PBOX_PUSH_OK,
-				.chunk = g->chunk,
-				.frag = g->frag,
-				.ts = f->hdr.ts,
-			},
-	};
+	struct pbox_send out = shard_answer(g, PBOX_PUSH_OK, f->hdr.ts);
 
 	if (g->j->named) {
 		const struct pbox_push_slots push = pbox_push_slots_get(&f->hdr);

@@ -195,6 +195,8 @@ find_fragment(const struct pbox_shard *s, const struct pbox_frame *f, struct tar
 	uint32_t table = h->chunk >> PBOX_CHUNK_BITS;
 	uint32_t index = h->chunk & ((1u << PBOX_CHUNK_BITS) - 1);
 
+	g->chunk = h->chunk;
+	g->frag = h->frag;
 	if (table >= PBOX_MAX_TABLES || g->j->table[table] == NULL)
 		return PBOX_SS_DROP_CHUNK_UNKNOWN;
 	g->st = g->j->table[table];
@@ -208,8 +210,6 @@ find_fragment(const struct pbox_shard *s, const struct pbox_frame *f, struct tar
 	if (h->frag >= g->c->fragments)
 		return PBOX_SS_DROP_FRAG_RANGE;
 	g->fragment = &g->c->fragment[h->frag];
-	g->chunk = h->chunk;
-	g->frag = h->frag;
 	g->elements = pbox_chunk_frag_elements(g->st->t, g->c, h->frag);
 	return check_payload(f, g);
 }

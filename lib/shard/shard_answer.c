@@ -200,18 +200,10 @@ static void
 send_wait(
 	struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t round, uint32_t ts)
 {
-	struct pbox_send out = {
-		.hdr =
-			{
-				.type = PBOX_WAIT,
-				.chunk = g->chunk,
-				.frag = g->frag,
-				.round = round,
-				.ts = ts,
-			},
-	};
+	struct pbox_send out = shard_answer(g, PBOX_WAIT, ts);
 
 	PBOX_ASSERT(worker < g->j->job->workers);
+	out.hdr.round = round;
 	g->st->discipline->wait(g, worker, &out.hdr);
 	if (send_to(s, g, &out, worker)) /* or it is gone, and with it what it sent */
 		shard_count(s, PBOX_SS_TX_WAIT);

@@ -490,6 +490,14 @@ void shard_send_at(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_s
 /* An answer without payload that the caller has made. */
 void shard_send_to(
 	struct pbox_shard *s, const struct target *g, struct pbox_send *out, unsigned worker);
+/* What an answer about a fragment begins with, in all frames that are not shared. ts: of the frame that it answers. */
+static inline struct pbox_send
+shard_answer(const struct target *g, uint8_t type, uint32_t ts)
+{
+	return (struct pbox_send){
+		.hdr = {.type = type, .chunk = g->chunk, .frag = g->frag, .ts = ts}};
+}
+
 /* Where answers read the fragment's payload. */
 const void *shard_answer_at(const struct target *g);
 

@@ -129,17 +129,9 @@ shard_is_of_left(const struct pbox_chunk *c, const struct pbox_frame *f)
 void
 shard_moved_away(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	struct pbox_send out = {
-		.hdr =
-			{
-				.type = PBOX_MOVED,
-				.chunk = f->hdr.chunk,
-				.frag = f->hdr.frag,
-				.round = f->hdr.round,
-				.ts = f->hdr.ts,
-			},
-	};
+	struct pbox_send out = shard_answer(g, PBOX_MOVED, f->hdr.ts);
 
+	out.hdr.round = f->hdr.round;
 	/* the other way round this box has not heard of it yet, and the worker goes on asking */
 	if ((int16_t)(g->c->epoch - f->hdr.map_epoch) > 0)
 		shard_send_to(s, g, &out, f->hdr.worker);

@@ -16,17 +16,9 @@ answer_restore(struct pbox_shard *s, const struct target *g, unsigned worker, ui
 	uint32_t ts, struct pbox_restore_ok m)
 {
 	const struct pbox_record *r = g->fragment->record;
-	struct pbox_send out = {
-		.hdr =
-			{
-				.type = PBOX_RESTORE_OK,
-				.chunk = g->chunk,
-				.frag = g->frag,
-				.round = round,
-				.ts = ts,
-			},
-	};
+	struct pbox_send out = shard_answer(g, PBOX_RESTORE_OK, ts);
 
+	out.hdr.round = round;
 	m.version = g->fragment->version;
 	if (is_restoring(g) && r != NULL && shard_is_newer(r->restoring.highest, m.version))
 		m.version = r->restoring.highest;

@@ -60,17 +60,7 @@ send_fetched(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 		.offset = asked.offset,
 		.samples = g->fragment->samples,
 		.array = asked.array};
-	struct pbox_send out = {
-		.hdr =
-			{
-				.type = PBOX_FETCHED,
-				.flags = f->hdr.flags & PBOX_F_LATEST,
-				.chunk = g->chunk,
-				.frag = g->frag,
-				.format = PBOX_FMT_FP32,
-				.ts = f->hdr.ts,
-			},
-	};
+	struct pbox_send out = shard_answer(g, PBOX_FETCHED, f->hdr.ts);
 
 	if (shard_is_old(s, g->j, f)) {
 		shard_count(s, PBOX_SS_DROP_REPLAYED);
@@ -81,6 +71,8 @@ send_fetched(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 		return false;
 	}
 	shard_count(s, PBOX_SS_RX_FETCH);
+	out.hdr.flags = f->hdr.flags & PBOX_F_LATEST;
+	out.hdr.format = PBOX_FMT_FP32;
 	pbox_part_put(&out.hdr, &m);
 	if (here) {
 		/* not shared: the next round changes it while a copy of this answer may still be queued */
@@ -181,15 +173,7 @@ send_init_ok(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 {
 	const struct pbox_part given = pbox_part_get(&f->hdr);
 	const struct pbox_part m = {.version = given.version, .offset = given.offset};
-	struct pbox_send out = {
-		.hdr =
-			{
-				.type = PBOX_INIT_OK,
-				.chunk = g->chunk,
-				.frag = g->frag,
-				.ts = f->hdr.ts,
-			},
-	};
+	struct pbox_send out = shard_answer(g, PBOX_INIT_OK, f->hdr.ts);
 
 	pbox_part_put(&out.hdr, &m);
 	shard_send_to(s, g, &out, f->hdr.worker);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "verdict.h"
 
 /* Pushes of a burst to one fragment that are applied in one pass. */
 #define PUSHES_AT_ONCE 8
@@ -237,7 +238,7 @@ add_pushes(struct pbox_shard *s, const struct target *g, const struct pbox_frame
 		if (f[i]->unverified)
 			src.intact = &s->intact;
 		/* one without a payload has only its header, which this does not look at */
-		if (payload[i] == NULL && f[i]->unverified && !shard_verify(f[i]))
+		if (payload[i] == NULL && !verdict_is_intact(f[i]))
 			return false;
 	}
 	s->conf.reduce->add(to, &src, g->elements);
@@ -287,13 +288,12 @@ count_stale(const struct target *g, const struct pbox_frame *f)
 
 /* It is intact, and applied. */
 static void
-taken(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+taken(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, struct verdict v)
 {
 	/* the next one of its worker, and so it counts once (R14.3) */
 	PBOX_ASSERT(f->hdr.round == clocks_of(g)[f->hdr.worker] + 1 && initialised(g));
-	if (shard_is_elsewhere(s, g, f) && shard_may_move(s, g, f))
-		shard_moved(peer_of(s, g, f->hdr.worker), f);
-	shard_heard(s, g->j, f);
+	verdict_counts(s, g, f, v);
+	verdict_heard(s, g->j, f);
 	count_stale(g, f);
 	g->fragment->version++;
 	shard_finished(g->st, g->fragment->version);
@@ -326,23 +326,26 @@ apply_pushed(struct pbox_shard *s, const struct target *g, const struct target *
 {
 	struct slowest *low = slowest_of(g);
 	const struct pbox_frame *f[PUSHES_AT_ONCE];
+	struct verdict v[PUSHES_AT_ONCE];
 	const void *ahead[PUSHES_AT_ONCE];
 	unsigned n = 0, n_ahead = pushed_next(s, next, ahead);
 	uint32_t had = low->clock;
 
-	for (unsigned i = low->first; i != 0; i = s->pushed[i - 1].next)
-		f[n++] = s->pushed[i - 1].f;
+	for (unsigned i = low->first; i != 0; i = s->pushed[i - 1].next) {
+		f[n] = s->pushed[i - 1].f;
+		v[n++] = s->pushed[i - 1].verdict;
+	}
 	PBOX_ASSERT(n == low->pushes && n <= PUSHES_AT_ONCE);
 	low->first = low->last = low->pushes = 0;
 	if (n > 1 && add_pushes(s, g, f, n, ahead, n_ahead)) {
 		for (unsigned i = 0; i < n; i++)
-			taken(s, g, f[i]);
+			taken(s, g, f[i], v[i]);
 		n = 0;
 	}
 	/* one is damaged: each by itself */
 	for (unsigned i = 0; i < n; i++) {
 		if (add_pushes(s, g, &f[i], 1, ahead, n_ahead))
-			taken(s, g, f[i]);
+			taken(s, g, f[i], v[i]);
 		else
 			shard_count(s, PBOX_SS_DROP_CRC);
 	}
@@ -369,7 +372,7 @@ take(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 
 	PBOX_ASSERT(s->n_pushed < PBOX_SHARD_BURST && low->pushes < PUSHES_AT_ONCE &&
 		    !has_pushed(s, g, f->hdr.worker));
-	s->pushed[s->n_pushed++] = (struct clock_push){.f = f};
+	s->pushed[s->n_pushed++] = (struct clock_push){.f = f, .verdict = g->verdict};
 	if (low->first == 0) {
 		low->first = (uint8_t)s->n_pushed;
 		s->ready[s->n_ready++] = *g;
@@ -417,7 +420,7 @@ clock_contribute(struct pbox_shard *s, const struct target *g, const struct pbox
 	if (ahead == 1 && initialised(g) &&
 		(g->j->rate.interval == 0 || job_rate_due(&g->j->rate, s->now_ns)))
 		take(s, g, f);
-	else if (shard_admit_repeat(s, g, f))
+	else if (verdict_repeat(s, g, f))
 		not_taken(s, g, f, ahead);
 	return false;
 }
@@ -432,7 +435,7 @@ clock_pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame
 
 	apply_pushed(s, g, NULL);
 	answer = initialised(g) && (m.latest || pbox_serial_diff(slowest_clock(g), m.bound) >= 0);
-	if (answer && !shard_admit_answer(s, g, f))
+	if (answer && !verdict_payload(s, g))
 		return;
 	shard_count(s, PBOX_SS_RX_PULL);
 	pbox_stat_add(&g->j->member[f->hdr.worker].pulls, 1);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "rounds.h"
+#include "verdict.h"
 
 /* The record of the round in progress; NULL: all are taken. */
 static struct pbox_record *
@@ -184,16 +185,15 @@ static __attribute__((noinline, cold)) bool
 was_refused(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	const struct shard_member *m = &g->j->member[f->hdr.worker];
-	bool intact;
 
 	if (m->refused_at == 0 ||
 		atomic_load_explicit(&m->token, memory_order_relaxed) != f->hdr.token)
 		return false;
-	intact = !f->unverified || shard_verify(f);
-	if (intact && pbox_fresh_time(&g->j->job->fresh[f->hdr.worker], f->hdr.ts, f->hdr.held,
-			      s->now_ns) > m->refused_at)
+	if (!verdict_intact(s, f))
+		return true;
+	if (verdict_sent_at(s, g->j, f) > m->refused_at)
 		return false;
-	shard_count(s, intact ? PBOX_SS_DROP_REPLAYED : PBOX_SS_DROP_CRC);
+	shard_count(s, PBOX_SS_DROP_REPLAYED);
 	return true;
 }
 
@@ -201,8 +201,7 @@ static void
 note_refused(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	struct shard_member *m = &g->j->member[f->hdr.worker];
-	uint64_t at = pbox_fresh_time(
-		&g->j->job->fresh[f->hdr.worker], f->hdr.ts, f->hdr.held, s->now_ns);
+	uint64_t at = verdict_sent_at(s, g->j, f);
 
 	if (at <= m->refused_at)
 		return;
@@ -222,14 +221,12 @@ contribute_now(
 		return false;
 	r = open_or_finish(s, g);
 	if (r == NULL) {
-		shard_count(s, PBOX_SS_DROP_NO_RECORD);
-		shard_heard_of(s, g->j, f);
+		verdict_no_room(s, g, f, PBOX_SS_DROP_NO_RECORD);
 		return false;
 	}
 	/* the node that these would belong to is summed without them; the round ends so */
 	if (__builtin_expect(n.first < r->round.folded, 0) || !keep_contribution(s, g, f, n)) {
-		shard_count(s, PBOX_SS_DROP_NO_BUFFER);
-		shard_heard_of(s, g->j, f);
+		verdict_no_room(s, g, f, PBOX_SS_DROP_NO_BUFFER);
 		if (r->arrived == 0)
 			rounds_close(s, g);
 		return false;
@@ -238,13 +235,12 @@ contribute_now(
 	pbox_stat_add(&s->stats[PBOX_SS_RX_BYTES], f->hdr.length);
 	if (!pbox_bit_get(r->has, n.first)) /* folded, found damaged, and taken back already */
 		return true;
-	if (shard_is_elsewhere(s, g, f) && shard_may_move(s, g, f)) /* act() has verified it */
-		shard_moved(peer_of(s, g, f->hdr.worker), f);
+	verdict_counts(s, g, f, g->verdict);
 	count_contribution(s, &g->j->member[f->hdr.worker], g->j->repeat_ns, f);
 	if (f->hdr.type == PBOX_PUSHPULL) {
 		want_result(s, r, f);
 	} else { /* no result will say when it was sent, and copies of it keep no lease */
-		shard_heard(s, g->j, f);
+		verdict_heard(s, g->j, f);
 		rounds_push_ok(s, g, f);
 	}
 	if (r->arrived == r->round.need &&
@@ -491,7 +487,7 @@ static __attribute__((noinline)) bool
 not_new(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, int32_t ahead,
 	struct slots n)
 {
-	return shard_admit_repeat(s, g, f) && repeated(s, g, f, ahead, n);
+	return verdict_repeat(s, g, f) && repeated(s, g, f, ahead, n);
 }
 
 static inline __attribute__((always_inline)) bool
@@ -517,10 +513,8 @@ contribute_named(struct pbox_shard *s, const struct target *g, const struct pbox
 	if (!named_slots(g, f, &n)) {
 		n = (struct slots){.named = true};
 	} else if (g->j->planned && !n.late && is_partly_there(g, f, n)) {
-		if (f->unverified && !shard_verify(f)) {
-			shard_count(s, PBOX_SS_DROP_CRC);
+		if (!verdict_intact(s, f))
 			return false;
-		}
 		if (!parts_make_way(s, g, n))
 			n = (struct slots){.named = true};
 	}
@@ -569,7 +563,7 @@ rounds_pull(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 			shard_count(s, PBOX_SS_DROP_ROUND_STALE);
 		return;
 	}
-	if (answer && !shard_admit_answer(s, g, f))
+	if (answer && !verdict_payload(s, g))
 		return;
 	shard_count(s, PBOX_SS_RX_PULL);
 	pbox_stat_add(&g->j->member[f->hdr.worker].pulls, 1);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shard_impl.h"
+#include "verdict.h"
 
 size_t
 pbox_shard_bytes(void)
@@ -181,12 +181,6 @@ check_payload(const struct pbox_frame *f, const struct target *g)
 	return (h->flags & PBOX_F_LAST) != 0 || h->type == PBOX_INIT ? 0 : PBOX_SS_DROP_PARTIAL;
 }
 
-static bool
-is_contribution(unsigned type)
-{
-	return type == PBOX_PUSHPULL || type == PBOX_PUSH;
-}
-
 /* Which fragment it is about, and whether its payload can be. 0 or the drop. */
 static enum pbox_shard_stat
 find_fragment(const struct pbox_shard *s, const struct pbox_frame *f, struct target *g)
@@ -232,15 +226,16 @@ shard_resolve(struct pbox_shard *s, const struct pbox_frame *f, struct target *g
 
 	if (drop != 0)
 		return drop;
-	if (!is_contribution(f->hdr.type)) {
-		drop = shard_admit_question(s, g->j, f);
+	if (!verdict_is_contribution(f->hdr.type)) {
+		drop = verdict_question(s, g, f);
 		if (drop != 0)
 			return drop;
 	}
 	if (f->hdr.type == PBOX_PING)
 		return check_ping(s, f);
 	drop = find_fragment(s, f, g);
-	if (drop != 0 && is_contribution(f->hdr.type) && !job_rate_take(&g->j->rate, s->now_ns))
+	if (drop != 0 && verdict_is_contribution(f->hdr.type) &&
+		!job_rate_take(&g->j->rate, s->now_ns))
 		return PBOX_SS_DROP_RATE;
 	return drop;
 }
@@ -255,24 +250,14 @@ shard_unsupported(struct pbox_shard *s, const struct target *g, const struct pbo
 }
 
 static bool
-act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+act(struct pbox_shard *s, struct target *g, const struct pbox_frame *f)
 {
 	g->j->member[f->hdr.worker].ce |= f->ce;
-	if (!is_contribution(f->hdr.type)) {
-		if (!shard_admit_credit(s, g->j, f))
-			return false;
-		if (f->hdr.type == PBOX_PING) {
-			shard_ping(s, g->j, f);
-			return false;
-		}
-	}
-	if (shard_is_elsewhere(s, g, f)) {
-		if (!shard_from_elsewhere(s, g, f))
-			return false;
-	} else if (!is_contribution(f->hdr.type)) {
-		shard_heard(s, g->j, f);
-	}
-	if (f->hdr.type == PBOX_PULL) {
+	if (!verdict(s, g, f))
+		return false;
+	if (f->hdr.type == PBOX_PING) {
+		shard_ping(s, g, f);
+	} else if (f->hdr.type == PBOX_PULL) {
 		if ((g->fragment->closed & PBOX_FRAGMENT_NOT_HERE) != 0)
 			shard_send_unready(s, g, f);
 		else if ((f->hdr.flags & PBOX_F_CUT) != 0)
@@ -313,7 +298,7 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 static bool
 shard_is_ours(unsigned type)
 {
-	return is_contribution(type) || type == PBOX_PULL || type == PBOX_INIT ||
+	return verdict_is_contribution(type) || type == PBOX_PULL || type == PBOX_INIT ||
 	       type == PBOX_RESTORE || type == PBOX_FETCH || type == PBOX_PING;
 }
 
@@ -322,10 +307,8 @@ shard_refuse(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 	enum pbox_shard_stat why)
 {
 	/* who sends too much is not worth a look at the payload */
-	if (why != PBOX_SS_DROP_RATE && f->unverified && !shard_verify(f)) {
-		shard_count(s, PBOX_SS_DROP_CRC);
+	if (why != PBOX_SS_DROP_RATE && !verdict_intact(s, f))
 		return;
-	}
 	shard_count(s, why);
 	if (why <= PBOX_SS_DROP_SESSION_INCARNATION)
 		shard_send_error(s, NULL, f, PBOX_E_SESSION);
@@ -340,6 +323,7 @@ shard_look_up(struct pbox_shard *s, const struct pbox_frame *frame, unsigned n,
 {
 	for (unsigned i = 0; i < n; i++) {
 		target[i].fragment = NULL;
+		target[i].verdict = (struct verdict){0};
 		drop[i] = shard_is_ours(frame[i].hdr.type) ? shard_resolve(s, &frame[i], &target[i])
 							   : PBOX_SS_DROP_TYPE;
 		if (drop[i] == 0 && target[i].fragment != NULL)

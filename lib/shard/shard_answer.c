@@ -299,12 +299,6 @@ shard_send_pong(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbo
 	shard_send_at(s, j, &out, f->hdr.worker, to);
 }
 
-bool
-shard_verify(const struct pbox_frame *f)
-{
-	return pbox_frame_verify(f->payload, pbox_crc32c(0, f->payload, f->hdr.length));
-}
-
 void
 shard_finish_ready(struct pbox_shard *s)
 {

@@ -8,7 +8,7 @@
 
 /* When a contribution was sent that has been summed; seen_ns: when the newest one came. That may be any time later, and
  * then the same lower bits come again: what seems to be of the future is of long ago. The slack is so small that no
- * frame is old (shard_is_old) for what it lets pass. */
+ * frame is old (verdict.c) for what it lets pass. */
 static uint64_t
 summed_at(const struct pbox_job_fresh *c, uint32_t ts, uint64_t seen_ns)
 {
@@ -67,14 +67,4 @@ pbox_shard_newest(const struct pbox_job *job, unsigned worker, uint64_t token)
 	uint64_t here = atomic_load_explicit(&job->fresh[worker].newest, memory_order_relaxed);
 
 	return here > newest ? here : newest;
-}
-
-bool
-shard_is_old(const struct pbox_shard *s, const struct pbox_shard_job *j, const struct pbox_frame *f)
-{
-	struct pbox_job_fresh *c = &j->job->fresh[f->hdr.worker];
-	uint64_t at = pbox_fresh_time(c, f->hdr.ts, f->hdr.held, s->now_ns);
-	uint64_t newest = pbox_shard_newest(j->job, f->hdr.worker, f->hdr.token);
-
-	return at + PBOX_FRESH_ORDER_US < newest;
 }

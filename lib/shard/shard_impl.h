@@ -206,6 +206,17 @@ shard_finished(struct pbox_shard_table *st, uint32_t round)
 			&st->max_round, SHARD_ROUND_KNOWN | round, memory_order_relaxed);
 }
 
+/* What a shard has found out about a frame, each once (verdict.h). */
+enum verdict_from {
+	VERDICT_KNOWN,    /* it comes from where its worker's answers go */
+	VERDICT_FOLLOW,   /* from elsewhere, which is proven: answers go there if it counts */
+	VERDICT_UNPROVEN, /* from elsewhere: it may count, and answers stay where they are */
+};
+struct verdict {
+	uint8_t from; /* enum verdict_from */
+	bool old;     /* a question that was recorded some time ago */
+};
+
 /* Where a frame goes, after all checks but those of the round. */
 struct target {
 	struct pbox_shard_job *j;
@@ -215,6 +226,7 @@ struct target {
 	uint32_t elements; /* of the fragment */
 	uint32_t chunk;    /* id, as answers name it */
 	uint16_t frag;
+	struct verdict verdict; /* of the frame that goes there, if one does */
 };
 
 /* What an address without a session may ask; joined_ns: by JOINs whose cookies prove that it is the sender's. */
@@ -247,6 +259,7 @@ struct pbox_shard {
 	struct clock_push {
 		const struct pbox_frame *f;
 		unsigned next; /* of the same fragment: 1 + its number; 0: the last */
+		struct verdict verdict;
 	} pushed[PBOX_SHARD_BURST];
 	/* Results that were asked for in a row, all of one fragment. */
 	unsigned n_batched;
@@ -322,74 +335,21 @@ is_restoring(const struct target *g)
 
 /* shard_memory.c: what a job may ask of the core from now on (R6.12) */
 void shard_job_quota(struct pbox_shard_job *j, const struct pbox_job_bounds *b);
-/* From elsewhere than the worker's earlier frames to this endpoint, in this session? */
-static inline bool
-shard_is_elsewhere(const struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
-{
-	const struct shard_peer *p = peer_of(s, g, f->hdr.worker);
-	uint64_t x[2], y[2];
-	uint32_t u, v;
-
-	_Static_assert(sizeof(struct pbox_peer) == 20, "compared as two words and a half");
-	memcpy(x, &p->at, 16);
-	memcpy(y, &f->peer, 16);
-	memcpy(&u, (const uint8_t *)&p->at + 16, 4);
-	memcpy(&v, (const uint8_t *)&f->peer + 16, 4);
-	return ((x[0] ^ y[0]) | (x[1] ^ y[1]) | (u ^ v) | (p->token ^ f->hdr.token)) != 0;
-}
-
-/* Was a frame that shard_is_old() takes for new sent before the one that answers have followed? */
-static inline bool
-shard_is_before(const struct shard_peer *p, const struct pbox_frame *f)
-{
-	return p->token == f->hdr.token && p->since - f->hdr.ts - 1 < PBOX_FRESH_ORDER_US;
-}
-
-/* Answers go there from now on. The frame is verified, and no copy of an earlier one (R4.9). */
-static inline void
-shard_moved(struct shard_peer *p, const struct pbox_frame *f)
-{
-	*p = (struct shard_peer){.token = f->hdr.token,
-		.at = f->peer,
-		.since = shard_is_before(p, f) ? p->since : f->hdr.ts};
-}
-
-/* So often who can only be dropped is looked at for its lease. */
-#define HEARD_EVERY_NS UINT64_C(50000000)
 /* shard_address.c: R4.9. */
-/* Intact frames: the newest of its session here? Then it is what keeps the lease. */
-bool shard_heard(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
-/* Intact frames: was it recorded some time ago? */
-bool shard_is_old(
-	const struct pbox_shard *s, const struct pbox_shard_job *j, const struct pbox_frame *f);
-/* The same of one that may not be intact, and that is of no other use. */
-void shard_heard_of(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
-/* From elsewhere than answers go to: may it be acted upon? They follow it, if it is new and that address proven.
- * False: it was counted, and answered as far as may be. */
-bool shard_from_elsewhere(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
-	__attribute__((cold));
-/* Of a new contribution from elsewhere: may answers follow it? */
-bool shard_may_move(const struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
-void shard_ping(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
+void shard_ping(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 /* A PING for the control thread that can be answered here; false: it cannot. */
 bool shard_keep_alive(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
-/* shard_fresh.c: the newest frame of a session on one core; 0: none. heard_ns: when it came. */
+/* Does the frame come from an address of its worker? p: what is known of it at the frame's endpoint, or NULL. */
+bool shard_address_is_proven(
+	const struct pbox_shard_job *j, const struct shard_peer *p, const struct pbox_frame *f);
+/* Its sender is to prove the address, unless it was asked a moment ago. */
+void shard_challenge(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
+/* Is it one of those whose tables these are? A worker may have been refused that (R12.6). */
+bool shard_has_declared(const struct pbox_shard_job *j, const struct pbox_frame *f);
+/* shard_fresh.c */
+/* The newest frame of a session on one core; 0: none. heard_ns: when it came. */
 uint64_t shard_newest_of(const struct pbox_job *job, const struct shard_member *m, unsigned worker,
 	uint64_t token, uint64_t *heard_ns);
-/* shard_admit.c: R6.12, in the order of R6.11. A question (all but contributions), before its fragment is looked up: 0 or
- * the drop; */
-enum pbox_shard_stat shard_admit_question(
-	struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
-/* and then of its worker's credit. False: it was counted. */
-bool shard_admit_credit(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
-/* A contribution that its discipline finds not to be new, or too early: may it be answered? It is intact then. */
-bool shard_admit_repeat(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
-/* A question whose answer has a payload. */
-bool shard_admit_answer(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
-
-/* Unverified frames: is the CRC right? Without a side effect. */
-bool shard_verify(const struct pbox_frame *f);
-
 /* After a restart (shard_restore.c). */
 void shard_restore(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 void shard_restorers_changed(struct pbox_shard *s, struct pbox_shard_job *j);

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "shard_impl.h"
+#include "verdict.h"
 
 /* Where the piece at `offset` of an array of the fragment is; NULL: there is no such array. */
 static float *
@@ -62,14 +62,8 @@ send_fetched(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 		.array = asked.array};
 	struct pbox_send out = shard_answer(g, PBOX_FETCHED, f->hdr.ts);
 
-	if (shard_is_old(s, g->j, f)) {
-		shard_count(s, PBOX_SS_DROP_REPLAYED);
+	if (!verdict_payload(s, g))
 		return false;
-	}
-	if (!job_rate_answer(&g->j->rate, s->now_ns)) {
-		shard_count(s, PBOX_SS_DROP_RATE);
-		return false;
-	}
 	shard_count(s, PBOX_SS_RX_FETCH);
 	out.hdr.flags = f->hdr.flags & PBOX_F_LATEST;
 	out.hdr.format = PBOX_FMT_FP32;
@@ -206,8 +200,7 @@ shard_initialise(struct pbox_shard *s, const struct target *g, const struct pbox
 static bool
 is_given_since(const struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f)
 {
-	uint64_t at =
-		pbox_fresh_time(&j->job->fresh[f->hdr.worker], f->hdr.ts, f->hdr.held, s->now_ns);
+	uint64_t at = verdict_sent_at(s, j, f);
 
 	if (j->given_token == f->hdr.token && at < j->given_at)
 		return true;

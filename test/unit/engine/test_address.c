@@ -17,9 +17,9 @@ static struct fx_worker w[2];
 static uint32_t origin;
 static const float values[N] = {1, 2, 3, 4, 5, 6, 7, 8};
 
-/* A frame of worker i from an Ethernet and UDP address; true: it is held. */
-static bool
-arrive(unsigned i, enum pbox_type type, uint32_t round, uint32_t ts, uint8_t mac, uint16_t udp)
+/* A frame of worker i from an Ethernet and UDP address. */
+static struct pbox_frame
+frame(unsigned i, enum pbox_type type, uint32_t round, uint32_t ts, uint8_t mac, uint16_t udp)
 {
 	struct pbox_frame f = {
 		.hdr = fx_data(&w[i], type, 0, 0, round),
@@ -30,10 +30,19 @@ arrive(unsigned i, enum pbox_type type, uint32_t round, uint32_t ts, uint8_t mac
 
 	f.hdr.ts = origin + ts;
 	fx_at(0, &f.peer);
-	if (type == PBOX_PUSHPULL) {
+	if (type == PBOX_PUSHPULL || type == PBOX_PUSH || type == PBOX_INIT) {
 		f.hdr.format = PBOX_FMT_FP32;
 		f.hdr.length = sizeof(values);
 	}
+	return f;
+}
+
+/* True: it is held. */
+static bool
+arrive(unsigned i, enum pbox_type type, uint32_t round, uint32_t ts, uint8_t mac, uint16_t udp)
+{
+	struct pbox_frame f = frame(i, type, round, ts, mac, udp);
+
 	return pbox_shard_rx(fx.shard[0], &f, 1, fx.now) != 0;
 }
 
@@ -103,6 +112,71 @@ test_the_worker_moves(void)
 	CU_ASSERT_FALSE(arrive(0, PBOX_PULL, 3, 401, 13, 5000));
 	fx_clear();
 	CU_ASSERT_TRUE(arrive(1, PBOX_PUSHPULL, 3, 400, 11, 5001));
+	results(13, 5000);
+	fx_end();
+}
+
+/* A contribution that its worker's probe has overtaken on the way through another router: it counts, so answers follow it. A copy
+ * of it does not count, and turns nothing. */
+static void
+test_overtaken(void)
+{
+	begin();
+	CU_ASSERT_FALSE(arrive(0, PBOX_PULL, 2, 301, 10, 5000));
+	fx_clear();
+	CU_ASSERT_TRUE(arrive(0, PBOX_PUSHPULL, 2, 300, 12, 5000));
+	CU_ASSERT_FALSE(arrive(0, PBOX_PUSHPULL, 2, 300, 66, 5000));
+	fx_clear();
+	CU_ASSERT_TRUE(arrive(1, PBOX_PUSHPULL, 2, 300, 11, 5001));
+	results(12, 5000);
+	fx_end();
+}
+
+/* The same of pushes in clocks, which count at the end of their burst: each has the verdict on its own frame. */
+static void
+test_overtaken_in_clocks(void)
+{
+	struct fx_table t = {.elements = N,
+		.mode = PBOX_MODE_OPTIMISER,
+		.optimiser = PBOX_OPT_ADD,
+		.discipline = PBOX_DISCIPLINE_CLOCK};
+	struct pbox_frame f[2];
+
+	fx_begin();
+	fx_job(w, "vision", 2, &t);
+	origin = fx_ts();
+	CU_ASSERT_FALSE(arrive(0, PBOX_INIT, 0, 100, 10, 5000));
+	CU_ASSERT_FALSE(arrive(1, PBOX_PULL, 0, 100, 11, 5001));
+	CU_ASSERT_FALSE(arrive(0, PBOX_PULL, 0, 301, 10, 5000));
+	for (unsigned first = 0; first < 2; first++) {
+		uint8_t mac = (uint8_t)(12 + first);
+
+		fx_clear();
+		f[first] = frame(0, PBOX_PUSH, 1 + first, 300 - first, mac, 5000);
+		f[1 - first] = frame(1, PBOX_PUSH, 1 + first, 300 + first, 11, 5001);
+		UNIT_EQ_U64(pbox_shard_rx(fx.shard[0], f, 2, fx.now), 0);
+		UNIT_EQ_U64(fx_count(PBOX_PUSH_OK), 2);
+		for (unsigned i = 0; i < fx.n_sent; i++)
+			UNIT_EQ_U64(fx_nth(i)->peer.mac[5], fx_nth(i)->hdr.worker == 0 ? mac : 11);
+	}
+	fx_end();
+}
+
+/* Frames of one burst: those behind the one that moves their worker come from where it is now. An address without a proof gets
+ * nothing, whatever the frames before it were. */
+static void
+test_moves_in_a_burst(void)
+{
+	struct pbox_frame f[3];
+
+	begin();
+	f[0] = frame(0, PBOX_PULL, 2, 400, 13, 5000);
+	f[1] = frame(0, PBOX_PUSHPULL, 2, 401, 13, 5000);
+	f[2] = frame(0, PBOX_PULL, 1, 402, 14, 8000);
+	UNIT_EQ_U64(pbox_shard_rx(fx.shard[0], f, 3, fx.now), 2);
+	UNIT_EQ_U64(fx_count(PBOX_RESULT), 0);
+	fx_clear();
+	CU_ASSERT_TRUE(arrive(1, PBOX_PUSHPULL, 2, 400, 11, 5001));
 	results(13, 5000);
 	fx_end();
 }
@@ -270,6 +344,9 @@ test_control(void)
 const struct unit_test unit_tests[] = {
 	{"copies of frames turn nothing", test_copies_turn_nothing},
 	{"a worker may move", test_the_worker_moves},
+	{"a contribution that was overtaken", test_overtaken},
+	{"pushes in clocks that were overtaken", test_overtaken_in_clocks},
+	{"a worker moves within a burst", test_moves_in_a_burst},
 	{"an address is proven", test_an_address_is_proven},
 	{"echoes that were recorded", test_old_echoes},
 	{"echoes that were recorded, at the control endpoint", test_old_echoes_at_control},

@@ -55,7 +55,7 @@ def read_password(path):
 
 
 class Access:
-    """Who may look: whoever reaches it at loopback, else who has the password, over TLS."""
+    """Who may look: anyone who reaches it at loopback, else who has the password, over TLS."""
 
     def __init__(self, host, certificate, key, password, ca):
         if not is_loopback(host) and not (certificate and password):

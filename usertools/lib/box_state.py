@@ -175,7 +175,7 @@ def down(error):
 
 
 class Watch(threading.Thread):
-    """Asks one box once a second, whoever looks and however many do."""
+    """Asks one box once a second, however many look."""
 
     def __init__(self, box):
         super().__init__(name="watch", daemon=True)

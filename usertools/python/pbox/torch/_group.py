@@ -6,7 +6,7 @@
     torch.distributed.init_process_group("pbox")       # PBOX_BOX, PBOX_JOB, PBOX_SECRET of the environment
 
 Over the box goes, of a group with all ranks: all_reduce of one dense tensor of the CPU in float32, bfloat16 or float16; SUM of 64 KiB or more, and
-AVG, which Gloo has not. Everything else is Gloo's (of tensors on a GPU NCCL's, where torch has it), also each method that a release
+what Gloo has not: AVG, and SUM of bfloat16. Everything else is Gloo's (of tensors on a GPU NCCL's, where torch has it), also each method that a release
 of torch adds: forwarded is what the ProcessGroup of the running torch has. new_group() of a part of the ranks is Gloo's group.
 
 What all ranks of an all-reduce must have alike (elements, dtype, operation, place in the order) is compared with a head of a few bytes, which
@@ -68,7 +68,9 @@ def _carried(tensors: Any, op: Any) -> Optional[Tuple[torch.Tensor, str, str]]:
     if type(tensors) not in (torch.Tensor, torch.nn.Parameter) or tensors.device.type != "cpu" or tensors.layout != torch.strided:
         return None
     form, name, n = _buffers.format_of(tensors), _carried_op(op), tensors.numel()
-    if form is None or name is None or n == 0 or (name == "sum" and n * tensors.element_size() < LEAST) or tensors.is_neg():
+    if form is None or name is None or n == 0 or tensors.is_neg():
+        return None
+    if name == "sum" and form != "bf16" and n * tensors.element_size() < LEAST:
         return None
     if not tensors.is_contiguous() and torch._debug_has_internal_overlap(tensors) == 1:
         return None  # elements that share memory have no sum each

@@ -107,8 +107,9 @@ box_ask(struct box *b, const char *command, json_t **answer, struct pbox_error *
 	if (*answer == NULL || json_is_null(*answer)) {
 		json_decref(*answer);
 		*answer = NULL;
-		return pbox_fail(
-			err, ENOTSUP, "this box does not know %s: is it an older one?", key);
+		return pbox_fail(err, ENOTSUP,
+			"this box does not know %s: it is still starting, or of an older release",
+			key);
 	}
 	error = json_string_value(json_object_get(*answer, "error"));
 	if (error == NULL)

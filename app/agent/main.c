@@ -164,10 +164,25 @@ main_say_timeout(const struct pbox_cluster_options *c)
 			least);
 }
 
+/* Of a signal's handler: it may write, and nothing else. */
+static void
+on_hangup(int number)
+{
+	static const char text[] =
+		"pbox-agent: SIGHUP changes nothing: the agent reads its configuration when it starts (systemctl restart pbox-agent; no job stops)\n";
+	int kept = errno;
+	ssize_t n = write(STDERR_FILENO, text, sizeof(text) - 1);
+
+	(void)number;
+	(void)n;
+	errno = kept;
+}
+
 int
 main(int argc, char **argv)
 {
-	struct sigaction end = {.sa_handler = on_signal};
+	struct sigaction end = {.sa_handler = on_signal},
+			 hangup = {.sa_handler = on_hangup, .sa_flags = SA_RESTART};
 	const char *file = PBOX_OPTIONS_FILE;
 	struct pbox_error err = {0};
 	bool check = false;
@@ -198,6 +213,7 @@ main(int argc, char **argv)
 	} else {
 		sigaction(SIGTERM, &end, NULL);
 		sigaction(SIGINT, &end, NULL);
+		sigaction(SIGHUP, &hangup, NULL);
 		status = agent_run(&agent, &quit);
 	}
 	etcd_close(&agent.etcd);

@@ -10,6 +10,8 @@ import socket
 import sys
 import unicodedata
 
+from pbox_version import add_version
+
 BUFFER = 64 * 1024
 SOCKET = "dpdk_telemetry.v2"
 
@@ -229,6 +231,7 @@ def parser(program, description, status):
     """A command line that names a box."""
     p = argparse.ArgumentParser(prog=program, description=description, epilog=f"Exit status: {status}.")
     p.add_argument("-f", "--file-prefix", default="rte", metavar="PREFIX", help="EAL's --file-prefix of the box (default rte)")
+    add_version(p)
     return p
 
 

@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
 
+from ._blocks import Compressed, sent
 from ._slots import Slots, SlotTraining
 from ._stale import Stale, quarters_of
 

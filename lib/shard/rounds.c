@@ -331,32 +331,11 @@ has_rate(const struct target *g, uint32_t round)
  * a slot in common, also of two processes that had the number one after the other. Nodes that are cut to the slots that the
  * job has are of many levels; of these it gets the highest, so that what can be summed in large nodes is; not where slots
  * have weights, which are one each. */
-/* Of a job with a plan: all slots of the node are its worker's in the round of the frame, or nobody's: after a restart of the
- * box, before workers have said what they own, anyone may bring them. How they were cut does not matter: a worker may not have
- * heard yet. Or some were its worker's, and have been given to others (late). */
-static __attribute__((noinline, cold)) bool
-planned_range(const struct target *g, const struct pbox_frame *f, struct pbox_node node,
-	unsigned *first, unsigned *last, struct slots *n)
-{
-	const struct pbox_shard_job *j = g->j;
-	const uint16_t *map = slots_map(j, f->hdr.round);
-	unsigned w = f->hdr.worker, end = pbox_node_end(node, j->slots);
-
-	for (unsigned slot = node.first; slot < end; slot++) {
-		unsigned owner = map[slot] & PBOX_SLOT_WORKER;
-
-		n->late |= owner != w && owner != PBOX_SLOT_NOBODY;
-	}
-	*first = node.first;
-	*last = end;
-	return !n->late || j->member[w].passed_over;
-}
-
 static __attribute__((noinline)) bool
 named_slots(const struct target *g, const struct pbox_frame *f, struct slots *n)
 {
 	const struct pbox_shard_job *j = g->j;
-	unsigned w = f->hdr.worker, first = slots_begin(j, w), last = slots_end(j, w), end;
+	unsigned first, last, end;
 	bool leaves = g->st->t->op == PBOX_OP_WEIGHTED_MEAN;
 	struct pbox_node node;
 
@@ -364,7 +343,7 @@ named_slots(const struct target *g, const struct pbox_frame *f, struct slots *n)
 		return false;
 	n->first = node.first;
 	end = pbox_node_end(node, j->slots);
-	if (j->planned && !planned_range(g, f, node, &first, &last, n))
+	if (!j->policy->range(g, f, node, &first, &last, n))
 		return false;
 	if (n->first < first || end > last)
 		return false;
@@ -385,21 +364,6 @@ is_there(const struct pbox_record *r, struct slots n)
 	return r != NULL && pbox_bit_get(r->has, n.first);
 }
 
-/* With a plan slots may have been cut otherwise by who had them before, also after a restart of the box, when they are
- * nobody's. */
-static __attribute__((noinline, cold)) bool
-is_partly_there(const struct target *g, const struct pbox_frame *f, struct slots n)
-{
-	const struct pbox_record *r = g->fragment->record;
-	unsigned there;
-
-	if (r == NULL || !initialised(g) ||
-		pbox_serial_diff(f->hdr.round, g->fragment->version) != 1)
-		return false;
-	there = bits_count(r->has, n.first, n.first + n.n);
-	return there > 0 && there < n.n;
-}
-
 /* No slot counts twice: nodes that are a part of this one make way for it. False: some are summed already. */
 static __attribute__((noinline, cold)) bool
 parts_make_way(struct pbox_shard *s, const struct target *g, struct slots n)
@@ -407,7 +371,7 @@ parts_make_way(struct pbox_shard *s, const struct target *g, struct slots n)
 	struct pbox_record *r = g->fragment->record;
 	unsigned end = n.first + n.n;
 
-	PBOX_ASSERT(g->j->planned && n.named && !n.late);
+	PBOX_ASSERT(g->j->policy == &slots_by_plan && n.named && !n.late);
 	if (n.first < r->round.folded)
 		return false;
 	for (unsigned slot = n.first; (slot = bits_next(r->nodes, slot, end)) < end; slot++)
@@ -421,7 +385,8 @@ late_now(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 {
 	struct pbox_record *r = open_round(s, g);
 
-	PBOX_ASSERT(g->j->planned); /* else slots have the owners that they began with */
+	PBOX_ASSERT(g->j->policy ==
+		    &slots_by_plan); /* else slots have the owners that they began with */
 	shard_count(s, PBOX_SS_RX_DUP_PENDING);
 	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, 1);
 	if (f->hdr.type == PBOX_PUSH) {
@@ -434,15 +399,6 @@ late_now(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 	return false;
 }
 
-/* The job has finished rounds after the one that a worker asks about, for others did its slots (R15.7). */
-static __attribute__((noinline, cold)) void
-overtaken(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
-{
-	PBOX_ASSERT(g->j->planned); /* without a plan no round ends without its workers */
-	shard_count(s, PBOX_SS_DROP_ROUND_STALE);
-	shard_send_error(s, g, f, PBOX_E_RUNNING);
-}
-
 /* What is no first contribution to the round in progress, or comes too early: answered or counted by what the
  * frame says. True: the packet is held. */
 static bool
@@ -453,10 +409,8 @@ repeated(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 
 	if (n.late && ready && now)
 		return late_now(s, g, f);
-	if (g->j->planned && ready && ahead < 0) {
-		overtaken(s, g, f);
+	if (ready && ahead < 0 && g->j->policy->overtaken(s, g, f))
 		return false;
-	}
 	if (n.n == 0) {
 		shard_count(s, PBOX_SS_DROP_NODE);
 		shard_send_error(s, g, f, PBOX_E_BAD_REQUEST);
@@ -512,7 +466,7 @@ contribute_named(struct pbox_shard *s, const struct target *g, const struct pbox
 
 	if (!named_slots(g, f, &n)) {
 		n = (struct slots){.named = true};
-	} else if (g->j->planned && !n.late && is_partly_there(g, f, n)) {
+	} else if (!n.late && g->j->policy->partly_there(g, f, n)) {
 		if (!verdict_intact(s, f))
 			return false;
 		if (!parts_make_way(s, g, n))
@@ -557,9 +511,7 @@ rounds_pull(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 		return;
 	}
 	if (!latest && (ahead < 0 || nothing)) {
-		if (g->j->planned && !nothing && initialised(g))
-			overtaken(s, g, f);
-		else
+		if (nothing || !initialised(g) || !g->j->policy->overtaken(s, g, f))
 			shard_count(s, PBOX_SS_DROP_ROUND_STALE);
 		return;
 	}
@@ -589,7 +541,7 @@ rounds_pull(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 static void
 rounds_owners(struct pbox_shard *s, const struct target *g)
 {
-	PBOX_ASSERT(g->j->planned && g->fragment->record->open);
+	PBOX_ASSERT(g->j->policy == &slots_by_plan && g->fragment->record->open);
 	rounds_verify(s, g, 0, g->j->slots);
 }
 

@@ -126,7 +126,7 @@ static void
 rounds_forget(struct pbox_shard *s, const struct target *g, unsigned slot)
 {
 	struct pbox_record *r = g->fragment->record;
-	unsigned w = g->j->planned ? r->from[slot].worker : slots_owner(g, slot);
+	unsigned w = g->j->named ? r->from[slot].worker : slot;
 
 	pbox_bit_clear(r->want, w); /* it may have been this frame's wish: nothing of it stays */
 	rounds_drop_node(s, g, slot);

@@ -6,30 +6,10 @@
 
 #include "rounds.h"
 
-/* The first slot of the worker that is not there; j->slots: all of its own are. */
-static unsigned
-own_missing(const struct target *g, unsigned worker)
-{
-	const struct pbox_shard_job *j = g->j;
-	const struct pbox_record *r = initialised(g) ? g->fragment->record : NULL;
-	unsigned slot = slots_begin(j, worker), end = slots_end(j, worker);
-
-	if (!j->planned) {
-		if (r != NULL)
-			slot = bits_next_clear(r->has, slot, end);
-		return slot == end ? j->slots : slot;
-	}
-	for (slot = 0; slot < j->slots; slot++)
-		if ((slots_owner(g, slot) == worker || slots_owner(g, slot) == PBOX_SLOT_NOBODY) &&
-			(r == NULL || !pbox_bit_get(r->has, slot)))
-			break;
-	return slot;
-}
-
 bool
 rounds_has_brought(const struct target *g, unsigned worker)
 {
-	return g->fragment->record != NULL && own_missing(g, worker) == g->j->slots;
+	return g->fragment->record != NULL && g->j->policy->own_missing(g, worker) == g->j->slots;
 }
 
 /* The first slot from `at` on that the round waits for; j->slots: it waits for none of these. */
@@ -62,7 +42,7 @@ rounds_missing(const struct target *g, uint64_t *set)
 
 		if (w < j->job->workers)
 			pbox_bit_set(set, w);
-		at = j->planned ? at + 1 : slots_end(j, w);
+		at++;
 	}
 }
 
@@ -83,9 +63,9 @@ rounds_wait_says(const struct target *g, unsigned worker, struct pbox_hdr *h)
 {
 	const struct pbox_shard_job *j = g->j;
 	const struct pbox_record *r = initialised(g) ? g->fragment->record : NULL;
-	unsigned own = own_missing(g, worker);
+	unsigned own = g->j->policy->own_missing(g, worker);
 	/* who owns none has nothing to bring */
-	bool have = own == j->slots && (r != NULL || j->planned);
+	bool have = own == j->slots;
 	uint16_t arrived = r != NULL ? r->arrived : 0;
 	uint32_t missing = r != NULL ? first_missing(g) : 0;
 

@@ -138,8 +138,8 @@ struct pbox_shard_job {
 	uint16_t tagged; /* PBOX_F_AUTH where the job has auth, else 0 */
 	uint16_t slots;  /* of a round */
 	bool named;      /* frames name nodes of them (R5.2b); else slot i is worker i's */
-	bool planned;    /* and their owners change: */
-	uint8_t edition; /* of the owners, as RESULT says it */
+	const struct slots_policy *policy; /* whose slots are (shard_slots.h) */
+	uint8_t edition;                   /* of the owners, as RESULT says it */
 	struct shard_member *member;
 	uint64_t *stale; /* PBOX_STALE_CLASSES counters of each worker: clock.c */
 	/* Where a worker's frames to each endpoint of the shard come from: its answers leave through
@@ -400,7 +400,7 @@ struct pbox_record *shard_record_next(struct pbox_shard_job *j, uint32_t *at, st
 void shard_drop_records(struct pbox_shard *s, struct pbox_shard_job *j);
 void shard_why(struct pbox_shard_job *j, struct pbox_why_page *page);
 
-/* shard_owners.c: the inbox has other owners. */
+/* slots_plan.c: the inbox has other owners. */
 void shard_owners_begin(struct pbox_shard_job *j);
 void shard_owners_changed(struct pbox_shard *s, struct pbox_shard_job *j);
 

@@ -94,8 +94,8 @@ pbox_shard_job_create(struct pbox_job *job, uint16_t shard, const struct pbox_sh
 	j->arena = arena;
 	j->slots = (uint16_t)room->slots;
 	j->named = room->named;
-	j->planned = room->planned;
-	if (j->planned)
+	j->policy = room->planned ? &slots_by_plan : &slots_fixed;
+	if (room->planned)
 		shard_owners_begin(j);
 	j->hold_share = room->hold;
 	j->n_free_acc = room->folded;

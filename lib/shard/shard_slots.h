@@ -30,28 +30,32 @@ slots_end(const struct pbox_shard_job *j, unsigned worker)
 	return slots_begin(j, worker + 1);
 }
 
-/* Of a job with a plan: who owns each slot in that round. */
-static inline const uint16_t *
-slots_map(const struct pbox_shard_job *j, uint32_t round)
-{
-	bool newer;
+/*
+ * Whose the slots are is a policy beside the discipline: all of a job's tables have the one that the job began with, and no
+ * file but that of the policy asks which it is.
+ */
+struct slots_policy {
+	/* Who has the slot in the round in progress of the fragment; PBOX_SLOT_NOBODY: nobody. */
+	unsigned (*owner)(const struct target *g, unsigned slot);
+	/* A worker brings a node: which slots may it be of, first to last - 1? Or some of it were the worker's, and have been
+	 * given to others (n->late). False: it brings nothing. */
+	bool (*range)(const struct target *g, const struct pbox_frame *f, struct pbox_node node,
+		unsigned *first, unsigned *last, struct slots *n);
+	/* Is a part of the slots there, which others cut otherwise? */
+	bool (*partly_there)(const struct target *g, const struct pbox_frame *f, struct slots n);
+	/* The first slot that the worker may bring and that is not there; j->slots: none. */
+	unsigned (*own_missing)(const struct target *g, unsigned worker);
+	/* The frame is about a round that is over. True: it ended without the worker, and that is answered and counted. */
+	bool (*overtaken)(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+};
 
-	if (__builtin_expect(j->owners.only != 0 && round == j->owners.only, 0))
-		return j->owners.map[2]; /* slots were stolen */
-	newer = j->owners.from != 0 && pbox_serial_diff(round, j->owners.from) >= 0;
+/* slots_fixed.c: a worker has the slots that it began with (R5.2a). slots_plan.c: owners change (section 15). */
+extern const struct slots_policy slots_fixed, slots_by_plan;
 
-	return j->owners.map[newer];
-}
-
-/* In the round in progress of the fragment: without a plan the last worker whose first slot is not after this one. */
 static inline unsigned
 slots_owner(const struct target *g, unsigned slot)
 {
-	const struct pbox_shard_job *j = g->j;
-
-	if (j->planned)
-		return slots_map(j, g->fragment->version + 1)[slot] & PBOX_SLOT_WORKER;
-	return ((slot + 1) * j->job->workers - 1) / j->slots;
+	return g->j->policy->owner(g, slot);
 }
 
 /* The bits of word `word` that are those of first to end - 1. In the functions below first may be end: then no word is

@@ -115,7 +115,7 @@ asks_policy(struct pbox_registrar *r, struct registrar_join *q)
 	return q->m.policy != PBOX_POLICY_REASSIGN ||
 	       (q->m.slots != 0 && (q->m.needs & needs) == needs) ||
 	       registrar_refuse(r, q->f, PBOX_E_BAD_REQUEST, 0,
-		       "policy reassign gives slots to others: it needs `slots`, and SLOTS and WORK in needs (R15.1)");
+		       "policy reassign gives slots of a worker to others: the job needs slots (slots=V at the optimiser), and workers that know them");
 }
 
 /* R15.1a */

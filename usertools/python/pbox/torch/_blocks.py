@@ -70,7 +70,7 @@ class Compressed:
     """An all-reduce in a block format, both ways: the residuals of all workers and of the box.
 
     fmt        "int8" or "mxfp4"
-    fragments  elements of each fragment of the table, in order (units begin anew in each)
+    fragments  elements of each fragment of the table, in order (units begin again in each)
     workers    how many contribute
     reduce     of the contributions, as fp32: pbox.torch.reference.tree_reduce or the like
     """

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, MutableMapping, Optional, Tuple
 
 from ..client import Client
 from ..errors import PBoxError, PBoxInvalid
-from . import _ranks
+from . import _options, _ranks
 from ._run import identity
 
 # hosts of one job may start minutes apart: images are pulled
@@ -174,6 +174,7 @@ def connect(box: Optional[str] = None, job: Optional[str] = None, secret: Option
                 ranks = next((o.ranks for o in _sessions.values() if o.client is client), None)
                 s = _passed_in[id(client)] = Session(client, None, ranks)
             return s
+    _options.check(options, Client.__init__, "a session of pbox.torch")
     box, job = _from_env(box, "box"), _from_env(job, "job")
     elastic = options.get("least") is not None
     here = _ranks.elastic(worker, workers) if elastic else _ranks.place(worker, workers, process_group)

@@ -25,7 +25,7 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from .. import _checks
 from ..errors import PBoxInvalid, PBoxMismatch
-from . import _alike
+from . import _alike, _options
 from ._stale import Stale
 
 _log = logging.getLogger("pbox")
@@ -496,6 +496,7 @@ class SlotTraining:
         return self._sampler(dataset, batch_size, seed, drop_last)
 
     def _sampler(self, dataset: Any, batch_size: int, seed: int, drop_last: bool) -> SlotSampler:
+        _options.check_dataset(dataset)
         sampler = SlotSampler(self._with_slots("sampler()"), dataset, batch_size, seed, drop_last)
         work = getattr(self, "_work", None)
         if work is not None:
@@ -509,6 +510,7 @@ class SlotTraining:
         for name in ("batch_sampler", "sampler", "shuffle"):
             if name in options:
                 raise PBoxInvalid(f"loader() draws its batches by the slot: leave {name}= out")
+        _options.check_loader(dataset, options)
         return SlotLoader(self, self._sampler(dataset, batch_size, seed, drop_last), dataset, options)
 
     @property

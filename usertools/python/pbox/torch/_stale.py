@@ -16,6 +16,7 @@ from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
 
+from .. import _checks
 from ..errors import PBoxInvalid
 from ._tree import Sums, merge
 
@@ -26,8 +27,8 @@ Interval = Tuple[int, int]  # level and number: slots number << level to ((numbe
 
 def quarters_of(ahead: float) -> int:
     """Of four slots so many are early."""
-    quarters = round(ahead * QUARTERS)
-    if not 1 <= quarters <= QUARTERS or quarters != ahead * QUARTERS:
+    quarters = round(_checks.real(ahead, "ahead") * QUARTERS)
+    if isinstance(ahead, bool) or not 1 <= quarters <= QUARTERS or quarters != ahead * QUARTERS:
         raise PBoxInvalid(f"ahead is {ahead}: it is the share of slots that are computed on the parameters of a round before, 0.25, 0.5, 0.75 or 1")
     return quarters
 

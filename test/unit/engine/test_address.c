@@ -162,7 +162,7 @@ test_overtaken_in_clocks(void)
 	fx_end();
 }
 
-/* Frames of one burst: those behind the one that moves their worker come from where it is now. An address without a proof gets
+/* Frames of one burst: those after the one that moves their worker come from where it is now. An address without a proof gets
  * nothing, whatever the frames before it were. */
 static void
 test_moves_in_a_burst(void)

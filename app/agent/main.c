@@ -166,7 +166,7 @@ main_say_timeout(const struct pbox_cluster_options *c)
 
 /* Of a signal's handler: it may write, and nothing else. */
 static void
-on_hangup(int number)
+says_restart(int number)
 {
 	static const char text[] =
 		"pbox-agent: SIGHUP changes nothing: the agent reads its configuration when it starts (systemctl restart pbox-agent; no job stops)\n";
@@ -182,7 +182,7 @@ int
 main(int argc, char **argv)
 {
 	struct sigaction end = {.sa_handler = on_signal},
-			 hangup = {.sa_handler = on_hangup, .sa_flags = SA_RESTART};
+			 hangup = {.sa_handler = says_restart, .sa_flags = SA_RESTART};
 	const char *file = PBOX_OPTIONS_FILE;
 	struct pbox_error err = {0};
 	bool check = false;

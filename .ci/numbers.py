@@ -20,7 +20,7 @@ NUMBERS = (
     ("ids of SET (R7.1)", ["PBOX_HYPERS"], 1, 0xFFFF, []),
     ("codes of ERROR (R9.1)", ["PBOX_ERRCODES"], 0, 0xFFFF, []),
     ("states of RESTORE_OK (R10.5)", ["PBOX_RESTORES"], 0, 0xFFFF, []),
-    ("formats (R2.3)", ["PBOX_FORMATS", "PBOX_FORMATS_16", "PBOX_FORMATS_LATER"], 1, 0xFF, []),
+    ("formats (R2.3)", ["PBOX_FORMATS", "PBOX_FORMATS_16", "PBOX_FORMATS_BLOCK", "PBOX_FORMATS_LATER"], 1, 0xFF, []),
     ("operations (R5.2)", ["PBOX_OPS"], 0, 0xFF, []),
     ("optimisers (R5.3)", ["PBOX_OPTIMISERS"], 1, 0xFF, []),
     ("disciplines (R5.1)", ["PBOX_DISCIPLINES", "PBOX_DISCIPLINES_LATER"], 0, 0xFF, []),
@@ -39,10 +39,10 @@ def read(path):
 
 
 def bits_of(text, prefix):
-    """The bits of defines with this prefix; PREFIX_KNOWN is none of them."""
+    """The bits of defines with this prefix; PREFIX_KNOWN and PREFIX_ARGS (fields) are none of them."""
     for name, value in re.findall(rf"^#define ({prefix}\w+) +(0x\w+?)u?\b", text, re.M):
         bit = int(value, 0).bit_length() - 1
-        if name != prefix + "KNOWN":
+        if name not in (prefix + "KNOWN", prefix + "ARGS"):
             assert int(value, 0) == 1 << bit, name
             yield bit
 

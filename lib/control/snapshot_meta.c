@@ -217,7 +217,7 @@ snapshot_difference(const struct pbox_snapshot_meta *m, const struct pbox_table_
 			m->mode, m->op, t->mode, t->op);
 		return text;
 	}
-	if (m->optimiser != t->optimiser || m->arrays != 1 + pbox_optim_states(t->optimiser)) {
+	if (m->optimiser != t->optimiser || m->arrays != 1 + pbox_table_states(t)) {
 		snprintf(text, cap, "its optimiser is %s, the table's %s",
 			pbox_optimiser_name(m->optimiser), pbox_optimiser_name(t->optimiser));
 		return text;

@@ -70,11 +70,13 @@ restore_set_fragments(const struct snapshot_load *l, const struct pbox_snapshot_
 
 		if (atomic_load_explicit(&l->give_up, memory_order_relaxed))
 			return false;
-		if (c->wire != NULL)
+		bool plain = pbox_format_is_block(t->pull_format);
+
+		if (c->wire != NULL && !plain)
 			pbox_reduce_scalar.pack(c->wire, t->pull_format, c->param, c->elements);
 		for (unsigned f = 0; f < c->fragments; f++, v++) {
 			size_t first = (size_t)f * t->frag_elements;
-			const void *at = c->wire != NULL
+			const void *at = c->wire != NULL && !plain
 						 ? (const void *)pbox_chunk_frag_wire(t, c, f)
 						 : c->param + first;
 			struct pbox_fragment *s = &c->fragment[f];
@@ -83,9 +85,10 @@ restore_set_fragments(const struct snapshot_load *l, const struct pbox_snapshot_
 			s->samples = v->samples;
 			s->contributors = v->contributors;
 			s->payload_crc = pbox_crc32c(0, at,
-				pbox_payload_bytes(
-					t->pull_format, pbox_chunk_frag_elements(t, c, f)));
+				pbox_payload_bytes(plain ? PBOX_FMT_FP32 : t->pull_format,
+					pbox_chunk_frag_elements(t, c, f)));
 			s->has_result = 1;
+			s->plain = plain;
 		}
 	}
 	return true;
@@ -162,7 +165,7 @@ restore_clear(const struct filling *f)
 {
 	const struct pbox_table *t = f->t;
 
-	for (unsigned k = 0; k <= f->array && k < 1 + pbox_optim_states(t->optimiser); k++)
+	for (unsigned k = 0; k <= f->array && k < 1 + pbox_table_states(t); k++)
 		for (uint32_t i = 0; i < t->n_chunks && (k < f->array || i <= f->chunk); i++)
 			memset(restore_array_of(&t->chunk[i], k), 0,
 				(size_t)t->chunk[i].elements * 4);

@@ -48,17 +48,21 @@ struct pbox_fragment {
 	uint8_t init;               /**< bit i: INIT piece i has arrived */
 	uint8_t has_result;         /**< an answer can be given from memory */
 	uint8_t late; /**< this version waited long for its last contribution: who asked has lost nothing */
-	uint8_t closed;     /**< bits of enum pbox_fragment_closed; 0: takes contributions */
-	uint8_t crc_is_old; /**< payload_crc is of an earlier version: it is made when somebody asks */
+	uint8_t closed; /**< bits of enum pbox_fragment_closed; 0: takes contributions */
+	union {
+		uint8_t crc_is_old; /**< clocks: payload_crc is of an earlier version: it is made when somebody asks */
+		uint8_t plain; /**< format of blocks: there are no codes of this version, answers are in fp32 (R13.6) */
+	};
 	uint8_t stateless; /**< restored here without what only its former home had (R16.13) */
 	uint32_t sum;      /**< 1 + where this version is in its extent, floats; 0: in param */
 } __attribute__((aligned(32)));
 _Static_assert(sizeof(struct pbox_fragment) == 32, "two fragments a cache line");
 
 struct pbox_chunk {
-	float *param;   /**< parameters, or the latest sums (pbox_chunk_frag_param) */
-	float *s0, *s1; /**< optimiser state, or NULL */
-	uint8_t *wire;  /**< the same in the pull format when that is not fp32, or NULL */
+	float *param; /**< parameters, or the latest sums (pbox_chunk_frag_param) */
+	float *s0,
+		*s1; /**< optimiser state, or NULL; in a format of blocks s0 is the residual of the answers (R13.6) */
+	uint8_t *wire; /**< the same in the pull format when that is not fp32, or NULL */
 	struct pbox_fragment *fragment;
 	uint32_t *clocks; /**< pbox_table.clocks of each fragment, or NULL */
 	uint32_t elements;
@@ -167,13 +171,21 @@ void pbox_table_release(struct pbox_table *t, uint64_t *load);
 /** Bytes that a table has of a node's arena. */
 size_t pbox_table_bytes_on(const struct pbox_table *t, unsigned node);
 
+/** Arrays of a chunk beside its parameters, in fp32 and as long: the optimiser's state, or the residual of a format of blocks. */
+static inline unsigned
+pbox_table_states(const struct pbox_table *t)
+{
+	return pbox_format_is_block(t->pull_format) ? 1 : pbox_optim_states(t->optimiser);
+}
+
 /** Is there more of a fragment than what its workers hold as its last result: state of an optimiser, or parameters that are more precise?
  * Then a chunk that moves needs all that its former home has of it (R16.13). */
 static inline bool
 pbox_table_has_more(const struct pbox_table *t)
 {
-	return t->mode == PBOX_MODE_OPTIMISER &&
-	       (pbox_optim_states(t->optimiser) > 0 || t->pull_format != PBOX_FMT_FP32);
+	return (t->mode == PBOX_MODE_OPTIMISER &&
+		       (pbox_optim_states(t->optimiser) > 0 || t->pull_format != PBOX_FMT_FP32)) ||
+	       pbox_format_is_block(t->pull_format);
 }
 
 /** A chunk that this box has; NULL: it has none. */
@@ -217,7 +229,7 @@ pbox_chunk_frag_wire(const struct pbox_table *t, const struct pbox_chunk *c, uns
 {
 	if (c->wire == NULL)
 		return NULL;
-	return c->wire + pbox_payload_bytes(t->pull_format, (size_t)f * t->frag_elements);
+	return c->wire + f * pbox_payload_bytes(t->pull_format, t->frag_elements);
 }
 
 /** Put it elsewhere in its extent. */

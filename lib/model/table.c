@@ -22,14 +22,25 @@ clock_bytes(const struct pbox_table *t, uint32_t fragments)
 	return pbox_pad_line((size_t)fragments * t->clocks * sizeof(uint32_t));
 }
 
+/* Each fragment has a payload of its own. */
+static size_t
+wire_bytes(const struct pbox_table *t, uint32_t elements)
+{
+	size_t full =
+		elements / t->frag_elements * pbox_payload_bytes(t->pull_format, t->frag_elements);
+
+	return pbox_pad_line(
+		full + pbox_payload_bytes(t->pull_format, elements % t->frag_elements));
+}
+
 size_t
 table_chunk_bytes(const struct pbox_table *t, uint32_t elements)
 {
 	size_t array = pbox_pad_line((size_t)elements * sizeof(float));
-	size_t n = array * (1 + pbox_optim_states(t->optimiser));
+	size_t n = array * (1 + pbox_table_states(t));
 
 	if (has_wire_copy(t))
-		n += pbox_pad_line(pbox_payload_bytes(t->pull_format, elements));
+		n += wire_bytes(t, elements);
 	return n + clock_bytes(t, table_fragments_of(t, elements)) +
 	       pbox_pad_line(table_fragments_of(t, elements) * sizeof(struct pbox_fragment));
 }
@@ -47,7 +58,7 @@ uint8_t *
 table_carve(uint8_t *at, const struct pbox_table *t, struct pbox_chunk *c)
 {
 	size_t array = pbox_pad_line((size_t)c->elements * sizeof(float));
-	unsigned states = pbox_optim_states(t->optimiser);
+	unsigned states = pbox_table_states(t);
 
 	c->param = (float *)(void *)at;
 	at += array;
@@ -61,7 +72,7 @@ table_carve(uint8_t *at, const struct pbox_table *t, struct pbox_chunk *c)
 	}
 	if (has_wire_copy(t)) {
 		c->wire = at;
-		at += pbox_pad_line(pbox_payload_bytes(t->pull_format, c->elements));
+		at += wire_bytes(t, c->elements);
 	}
 	if (t->clocks > 0) {
 		c->clocks = (uint32_t *)(void *)at;
@@ -147,11 +158,12 @@ fill_chunks(struct pbox_table *t)
 static size_t
 table_least_bytes(const struct pbox_table *t, const struct pbox_tensor *tensors, uint32_t n)
 {
-	size_t element = sizeof(float) * (1 + pbox_optim_states(t->optimiser));
+	size_t element = sizeof(float) * (1 + pbox_table_states(t));
 	uint64_t all = 0;
 	size_t bytes;
 
-	element += has_wire_copy(t) ? pbox_payload_bytes(t->pull_format, 1) : 0;
+	element += has_wire_copy(t) ? pbox_format_size(t->pull_format)
+				    : 0; /* of blocks: less than 2 */
 	for (uint32_t i = 0; i < n; i++)
 		if (__builtin_add_overflow(all, tensors[i].elements, &all))
 			return SIZE_MAX;

@@ -114,6 +114,9 @@ struct pbox_update {
 	float *param, *s0, *s1;
 	void *wire; /**< packed copy of param for answers in bf16/fp16, or NULL */
 	enum pbox_format wire_elem;
+	/** NULL, or, with NONE and a wire_elem of blocks: what earlier answers have not said (doc/protocol.md R13.6), as long as
+	 * param. It is added to the sum, wire is what is said of that, param what wire decodes to, and this what it does not say. */
+	float *residual;
 	/** NULL, or set to the CRC32C of the answer: elems elements of wire, without it of param. */
 	uint32_t *answer_crc;
 

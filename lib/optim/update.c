@@ -33,6 +33,18 @@ fetch_state(const struct pbox_update *u, size_t first, size_t n)
 	fetch(u->s1, first, n);
 }
 
+/* In a format of blocks: what the answer says of the n sums in param is the parameters, and the rest is the residual. */
+static const void *
+answer_in_blocks(const struct pbox_update *u, size_t first, size_t n)
+{
+	uint8_t *to = (uint8_t *)u->wire + pbox_payload_bytes(u->wire_elem, first);
+
+	_Static_assert(BLOCK % PBOX_UNIT == 0, "a block begins with a unit");
+	u->reduce->encode(to, u->wire_elem, u->param + first, u->residual + first, n);
+	u->reduce->decode(u->param + first, to, u->wire_elem, n);
+	return to;
+}
+
 /* What is done with the n sums at g from element first on; with NONE g may be the parameters. */
 static void
 apply_block(const struct pbox_update *u, float *g, size_t first, size_t n, uint32_t *crc)
@@ -52,7 +64,9 @@ apply_block(const struct pbox_update *u, float *g, size_t first, size_t n, uint3
 	}
 	if (u->kind == PBOX_OPT_NONE && p != g)
 		memcpy(p, g, n * sizeof(*p));
-	if (u->wire != NULL) {
+	if (u->residual != NULL) {
+		answer = answer_in_blocks(u, first, n);
+	} else if (u->wire != NULL) {
 		uint8_t *to = (uint8_t *)u->wire + pbox_payload_bytes(u->wire_elem, first);
 
 		answer = to;

@@ -118,8 +118,11 @@ stateless(struct pbox_registrar *r, const struct pbox_job *job, const struct pbo
 
 	if (round != 0)
 		registrar_event(r, PBOX_LOG_WARN,
-			"job '%s': table %u goes on from round %u, but what its optimiser had gathered is 0: no snapshot of this run is there (snapshot-dir, snapshot)",
-			job->name, jt->t.id, round);
+			"job '%s': table %u goes on from round %u, but what %s is 0: no snapshot of this run is there (snapshot-dir, snapshot)",
+			job->name, jt->t.id, round,
+			pbox_format_is_block(jt->t.pull_format)
+				? "its answers had not said yet (residual)"
+				: "its optimiser had gathered");
 }
 
 /* The same of chunks that have moved, or that a box of several has got back (R16.13). */

@@ -33,7 +33,7 @@ bad_declare(const struct pbox_declare *m, uint32_t n_tables, uint32_t declared)
 		return "unknown mode, operation or discipline";
 	if (optimiser != (m->optimiser != PBOX_OPT_NONE) || m->optimiser >= PBOX_OPTIMISERS_END)
 		return "mode and optimiser do not fit";
-	if (pbox_format_size(m->push_format) == 0 || pbox_format_size(m->pull_format) == 0)
+	if (pbox_format_wide(m->push_format) == 0 || pbox_format_wide(m->pull_format) == 0)
 		return "unknown element format";
 	if (pbox_init_pieces(m->push_format, m->pull_format) > PBOX_INIT_PIECES)
 		return "both element formats are so narrow that INIT takes too many frames";
@@ -66,6 +66,35 @@ bad_clock(const struct pbox_job *job, const struct pbox_declare *m, struct pbox_
 		return 0;
 	pbox_fail(err, PBOX_E_BAD_REQUEST, "table %u: %s", m->table, bad);
 	return PBOX_E_BAD_REQUEST;
+}
+
+/* What a table in a format of blocks cannot be (R13.6). 0 or a protocol error. */
+static int
+bad_block(const struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_declare *m,
+	struct pbox_error *err)
+{
+	unsigned format = pbox_format_is_block(m->push_format) ? m->push_format : m->pull_format;
+	const char *bad = NULL;
+
+	if (!pbox_format_is_block(format))
+		return 0;
+	if (m->push_format != m->pull_format)
+		bad = "and another one the other way: push and pull take the same one";
+	else if (m->discipline != PBOX_DISCIPLINE_ROUNDS)
+		bad = "with discipline clock: declare the table in rounds, or in fp32, bf16 or fp16";
+	else if (m->mode != PBOX_MODE_ALLREDUCE)
+		bad = "with an optimiser on the box: tables that sum alone (mode 0) take it; let the optimiser run at the workers, or use fp32, bf16 or fp16";
+	else if (m->op == PBOX_OP_WEIGHTED_MEAN)
+		bad = "with op weighted_mean: the worker multiplies, and declares sample_mean";
+	else if (job->names_slots)
+		bad = "in a job with slots: start the job without slots, or use fp32, bf16 or fp16";
+	else if (r->conf.boxes.boxes > 1)
+		bad = "at several boxes: one box alone takes it; use fp32, bf16 or fp16";
+	if (bad == NULL)
+		return 0;
+	pbox_fail(err, PBOX_E_UNSUPPORTED, "table %u: format %s %s", m->table,
+		pbox_format_name(format), bad);
+	return PBOX_E_UNSUPPORTED;
 }
 
 /* One page; 0 or a protocol error with err filled. */
@@ -132,7 +161,9 @@ take_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_j
 		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m.table, "table %u: %s", m.table, bad);
 		return;
 	}
-	code = bad_clock(job, &m, &err);
+	code = bad_block(r, job, &m, &err);
+	if (code == 0)
+		code = bad_clock(job, &m, &err);
 	if (code != 0) {
 		registrar_refuse(r, f, (enum pbox_errcode)code, m.table, "%s", err.text);
 		return;

@@ -21,13 +21,23 @@ is_later(struct pbox_error *what, const char *kind, const char *name)
 bool
 registrar_unsupported_declare(const struct pbox_declare *m, struct pbox_error *what)
 {
+	uint32_t args = pbox_declare_args(m->push_format, m->pull_format);
 	uint32_t flags = m->flags & ~PBOX_DECLARE_KNOWN;
 
 	if (is_later(what, "discipline", pbox_discipline_later(m->discipline)) ||
 		is_later(what, "format", pbox_format_later(m->push_format)) ||
 		is_later(what, "format", pbox_format_later(m->pull_format)) ||
-		is_later(what, "flag", flags == PBOX_DECLARE_MIXED ? "MIXED" : "?"))
+		is_later(what, "flag",
+			(flags & ~PBOX_DECLARE_ARGS) == PBOX_DECLARE_MIXED ? "MIXED" : "?"))
 		return true;
+	if (args != 0 && (flags & PBOX_DECLARE_ARGS) != args) {
+		pbox_fail(what, PBOX_E_UNSUPPORTED,
+			"formats %s and %s with fmt_arg %u and %u, but with %u and %u",
+			pbox_format_name(m->push_format), pbox_format_name(m->pull_format),
+			flags >> 8 & 0xFF, flags >> 16 & 0xFF, args >> 8 & 0xFF, args >> 16 & 0xFF);
+		return true;
+	}
+	flags &= ~args;
 	if (flags != 0) /* who sends one counts on it */
 		pbox_fail(what, PBOX_E_UNSUPPORTED, "flags 0x%x of DECLARE", flags);
 	return flags != 0;

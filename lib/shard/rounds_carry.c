@@ -72,8 +72,8 @@ ask(struct pbox_shard *s, const struct target *g)
 {
 	PBOX_ASSERT(is_restoring(g) && g->fragment->record->restoring.carrier != PBOX_NO_WORKER);
 	shard_answer_report(s, g, g->fragment->record->restoring.carrier,
-		(struct pbox_restore_ok){.state = PBOX_RESTORE_FETCH,
-			.arrays = 1 + pbox_optim_states(g->st->t->optimiser)});
+		(struct pbox_restore_ok){
+			.state = PBOX_RESTORE_FETCH, .arrays = 1 + pbox_table_states(g->st->t)});
 }
 
 void
@@ -157,7 +157,7 @@ take_part(const struct target *g, const struct pbox_frame *f)
 	const struct pbox_part m = pbox_part_get(&f->hdr);
 	unsigned pieces = (g->elements + t->init_elements - 1) / t->init_elements;
 	unsigned part = m.array * pieces + m.offset / t->init_elements;
-	unsigned parts = (1 + pbox_optim_states(t->optimiser)) * pieces;
+	unsigned parts = (1 + pbox_table_states(t)) * pieces;
 
 	_Static_assert(PBOX_INIT_PIECES * 3 < 32, "a bit for each part");
 	PBOX_ASSERT(part < parts && parts < 32 && is_restoring(g));
@@ -178,7 +178,7 @@ rounds_bring(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 	const struct pbox_part m = pbox_part_get(&f->hdr);
 	uint32_t version;
 
-	if (m.array > pbox_optim_states(g->st->t->optimiser)) {
+	if (m.array > pbox_table_states(g->st->t)) {
 		shard_count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
 		return;
 	}

@@ -73,20 +73,6 @@ rounds_highest(const struct target *g)
 	return highest(g).version;
 }
 
-/* The payload of the version that the fragment shall have, in the pull format. */
-static void
-take_payload(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
-{
-	const struct pbox_table *t = g->st->t;
-	uint8_t *wire = pbox_chunk_frag_wire(t, g->c, g->frag);
-
-	s->conf.reduce->unpack(
-		pbox_chunk_frag_param(t, g->c, g->frag), f->payload, t->pull_format, g->elements);
-	if (wire != NULL)
-		memcpy(wire, f->payload, f->hdr.length);
-	g->fragment->payload_crc = pbox_crc32c(0, f->payload, f->hdr.length);
-}
-
 /* What the optimiser had gathered is where the chunk was; here it may be of an earlier time. */
 static void
 forget_state(const struct target *g)
@@ -97,6 +83,23 @@ forget_state(const struct target *g)
 		memset(g->c->s0 + at, 0, bytes);
 	if (g->c->s1 != NULL)
 		memset(g->c->s1 + at, 0, bytes);
+}
+
+/* The payload of the version that the fragment shall have, in the format of copies. */
+static void
+take_payload(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	const struct pbox_table *t = g->st->t;
+	uint8_t *wire = pbox_chunk_frag_wire(t, g->c, g->frag);
+	unsigned format = shard_copy_format(t);
+
+	s->conf.reduce->unpack(
+		pbox_chunk_frag_param(t, g->c, g->frag), f->payload, format, g->elements);
+	if (format != t->pull_format)
+		g->fragment->plain = 1;
+	else if (wire != NULL)
+		memcpy(wire, f->payload, f->hdr.length);
+	g->fragment->payload_crc = pbox_crc32c(0, f->payload, f->hdr.length);
 }
 
 /*
@@ -124,7 +127,8 @@ decide(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 		return false;
 	if (has)
 		take_payload(s, g, f);
-	if (g->st->t->boxes > 1)
+	/* a residual of an earlier version has been said since */
+	if (g->st->t->boxes > 1 || pbox_format_is_block(g->st->t->pull_format))
 		forget_state(g);
 	needed = h.version != 0 && (h.lower || g->st->t->mode == PBOX_MODE_OPTIMISER);
 	fragment->version = h.version;

@@ -289,6 +289,7 @@ rounds_publish(struct pbox_shard *s, const struct target *g, uint32_t round, uns
 	fragment->samples = samples > UINT32_MAX ? UINT32_MAX : (uint32_t)samples;
 	fragment->contributors = (uint16_t)contributors;
 	fragment->has_result = 1;
+	fragment->plain = 0;
 	fragment->late = s->now_ns - fragment->record->since_ns > LATE_NS;
 	shard_count(s, PBOX_SS_ROUNDS);
 	shard_finished(g->st, round);
@@ -332,6 +333,8 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rec
 		.s1 = g->c->s1 != NULL ? g->c->s1 + first : NULL,
 		.wire = pbox_chunk_frag_wire(t, g->c, g->frag),
 		.wire_elem = t->pull_format,
+		.residual =
+			t->optimiser == PBOX_OPT_NONE && g->c->s0 != NULL ? g->c->s0 + first : NULL,
 		.scratch = spare != NULL ? spare : s->scratch,
 		.answer_crc = &g->fragment->payload_crc,
 	};

@@ -150,10 +150,11 @@ check_payload(const struct pbox_frame *f, const struct target *g)
 	if (h->type == PBOX_PULL)
 		return h->length == 0 ? 0 : PBOX_SS_DROP_LENGTH;
 	if (h->type == PBOX_RESTORE) {
-		if (h->format != t->pull_format)
+		format = shard_copy_format(t);
+		if (h->format != format)
 			return PBOX_SS_DROP_FORMAT;
-		return h->length == 0 || h->length == pbox_payload_bytes(t->pull_format, elements) +
-							      t->vector
+		return h->length == 0 ||
+				       h->length == pbox_payload_bytes(format, elements) + t->vector
 			       ? 0
 			       : PBOX_SS_DROP_LENGTH;
 	}
@@ -167,7 +168,8 @@ check_payload(const struct pbox_frame *f, const struct target *g)
 			return 0; /* forbidden, too */
 		format = PBOX_FMT_FP32;
 	}
-	if (h->format != format)
+	if (h->format != format ||
+		(pbox_format_is_block(format) && h->fmt_arg != pbox_format_arg(format)))
 		return PBOX_SS_DROP_FORMAT;
 	if (h->type == PBOX_INIT) {
 		if (!is_piece(t, h, elements))

@@ -41,7 +41,7 @@ shard_answer_at(const struct target *g)
 {
 	const struct pbox_table *t = g->st->t;
 
-	if (g->c->wire != NULL) /* bf16, fp16 */
+	if (g->c->wire != NULL && shard_answer_format(g) == t->pull_format) /* bf16, fp16, blocks */
 		return pbox_chunk_frag_wire(t, g->c, g->frag);
 	return pbox_chunk_frag_param(t, g->c, g->frag);
 }
@@ -50,7 +50,7 @@ shard_answer_at(const struct target *g)
 static struct pbox_send
 shard_answer_result(const struct pbox_shard *s, const struct target *g)
 {
-	const struct pbox_table *t = g->st->t;
+	unsigned format = shard_answer_format(g);
 	const struct pbox_result_rounds m = {
 		.version = g->fragment->version,
 		.samples = g->fragment->samples,
@@ -64,9 +64,10 @@ shard_answer_result(const struct pbox_shard *s, const struct target *g)
 				.incarnation = s->conf.incarnation,
 				.chunk = g->chunk,
 				.frag = g->frag,
-				.length = (uint16_t)pbox_payload_bytes(t->pull_format, g->elements),
+				.length = (uint16_t)pbox_payload_bytes(format, g->elements),
 				.map_epoch = g->c->epoch,
-				.format = t->pull_format,
+				.format = (uint8_t)format,
+				.fmt_arg = (uint8_t)pbox_format_arg(format),
 				.prio = g->j->edition,
 			},
 		.payload = shard_answer_at(g),

@@ -283,6 +283,23 @@ struct pbox_shard {
 	float scratch[FRAGMENT_MAX] __attribute__((aligned(PBOX_CACHE_LINE)));
 };
 
+/* Of copies that workers keep of results, and give back: in formats of blocks what these decode to (R13.6). */
+static inline unsigned
+shard_copy_format(const struct pbox_table *t)
+{
+	return pbox_format_is_block(t->pull_format) ? PBOX_FMT_FP32 : t->pull_format;
+}
+/* Of answers with the current version of the fragment, a table in rounds. */
+static inline unsigned
+shard_answer_format(const struct target *g)
+{
+	const struct pbox_table *t = g->st->t;
+
+	return __builtin_expect(g->fragment->plain, 0) && pbox_format_is_block(t->pull_format)
+		       ? PBOX_FMT_FP32
+		       : t->pull_format;
+}
+
 static inline struct shard_peer *
 peer_of(const struct pbox_shard *s, const struct target *g, unsigned worker)
 {

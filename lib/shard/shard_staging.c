@@ -19,7 +19,7 @@
 size_t
 pbox_staging_bytes(const struct pbox_table *t)
 {
-	size_t arrays = 1 + pbox_optim_states(t->optimiser);
+	size_t arrays = 1 + pbox_table_states(t);
 
 	return pbox_pad_line(arrays * t->layout.elements * sizeof(float)) +
 	       pbox_pad_line(t->n_chunks * sizeof(struct pbox_staging_chunk)) +
@@ -34,7 +34,7 @@ pbox_staging_begin(struct pbox_staging *staging, const struct pbox_table *t, voi
 	memset(staging, 0, sizeof(*staging));
 	staging->table = t;
 	staging->elements = t->layout.elements;
-	staging->arrays = 1 + pbox_optim_states(t->optimiser);
+	staging->arrays = 1 + pbox_table_states(t);
 	for (unsigned a = 0; a < staging->arrays; a++)
 		staging->array[a] = (float *)(void *)at + a * staging->elements;
 	at += pbox_pad_line(staging->arrays * staging->elements * sizeof(float));

@@ -18,7 +18,7 @@ piece_of(const struct target *g, unsigned array, uint32_t offset)
 	const struct pbox_table *t = g->st->t;
 	size_t at = (size_t)g->frag * t->frag_elements;
 
-	if (array > pbox_optim_states(t->optimiser))
+	if (array > pbox_table_states(t))
 		return NULL;
 	if (array == 0)
 		return pbox_chunk_frag_param(t, g->c, g->frag) + offset;
@@ -85,7 +85,7 @@ is_last_part(const struct target *g, const struct pbox_frame *f)
 {
 	const struct pbox_part m = pbox_part_get(&f->hdr);
 
-	return m.array == pbox_optim_states(g->st->t->optimiser) &&
+	return m.array == pbox_table_states(g->st->t) &&
 	       m.offset + shard_piece_elements(g, m.offset) == g->elements;
 }
 
@@ -118,11 +118,13 @@ shard_refresh_answer(struct pbox_shard *s, const struct target *g)
 	const struct pbox_table *t = g->st->t;
 	uint8_t *wire = pbox_chunk_frag_wire(t, g->c, g->frag);
 
-	if (wire != NULL)
+	if (pbox_format_is_block(t->pull_format)) /* codes are made once, of a sum */
+		g->fragment->plain = 1;
+	else if (wire != NULL)
 		s->conf.reduce->pack(
 			wire, t->pull_format, pbox_chunk_frag_param(t, g->c, g->frag), g->elements);
-	g->fragment->payload_crc =
-		pbox_crc32c(0, shard_answer_at(g), pbox_payload_bytes(t->pull_format, g->elements));
+	g->fragment->payload_crc = pbox_crc32c(
+		0, shard_answer_at(g), pbox_payload_bytes(shard_answer_format(g), g->elements));
 }
 
 /* Write the elements that an INIT brings. */

@@ -66,6 +66,7 @@ enum pbox_mode {
 #define PBOX_DECLARE_CONTINUE 0x2u /**< it goes on in a run that may have begun (R12.6) */
 #define PBOX_DECLARE_MIXED    0x4u /**< of a later release: contributions in several formats */
 #define PBOX_DECLARE_KNOWN    0x3u
+#define PBOX_DECLARE_ARGS     0xFFFF00u /**< fmt_arg of push, and of pull */
 
 /** Bytes of the tag after the payload of a frame with these flags. */
 static inline unsigned
@@ -165,12 +166,12 @@ void pbox_frame_encode_to(
  * the frame's size in bytes. With flag AUTH that includes the tag, which is the caller's to write. */
 size_t pbox_frame_seal(void *buf, const struct pbox_hdr *hdr);
 
-/** Elements of a full fragment (R5.8) for an IP MTU and the larger of two element sizes;
+/** Elements of a full fragment (R5.8) for an IP MTU and the larger of two element sizes (of blocks: 4);
  * 0 when the MTU is too small for 64 bytes of payload. */
 static inline uint32_t
 pbox_frag_elements(unsigned mtu, unsigned push_format, unsigned pull_format)
 {
-	unsigned a = pbox_format_size(push_format), b = pbox_format_size(pull_format);
+	unsigned a = pbox_format_wide(push_format), b = pbox_format_wide(pull_format);
 
 	if (mtu < PBOX_MTU_OVERHEAD + 64 || a == 0 || b == 0)
 		return 0;
@@ -187,6 +188,13 @@ pbox_clock_vector(unsigned workers)
 	return workers <= PBOX_CLOCK_VECTOR ? workers : 0;
 }
 
+/** The bits of DECLARE's flags that these formats ask for (R13.5). */
+static inline uint32_t
+pbox_declare_args(unsigned push_format, unsigned pull_format)
+{
+	return pbox_format_arg(push_format) << 8 | pbox_format_arg(pull_format) << 16;
+}
+
 /** Elements of one INIT piece (R6.8): what a frame of @p mtu carries in fp32. */
 static inline uint32_t
 pbox_init_elements(unsigned mtu)
@@ -201,7 +209,7 @@ pbox_init_elements(unsigned mtu)
 static inline unsigned
 pbox_init_pieces(unsigned push_format, unsigned pull_format)
 {
-	unsigned a = pbox_format_size(push_format), b = pbox_format_size(pull_format);
+	unsigned a = pbox_format_wide(push_format), b = pbox_format_wide(pull_format);
 
 	return a == 0 || b == 0 ? 0 : 4 / (a > b ? a : b);
 }

@@ -14,6 +14,7 @@
  * and the Wireshark dissector's tables (usertools/mkdissector).
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #ifdef __cplusplus
@@ -73,16 +74,19 @@ enum pbox_type { PBOX_TYPES(PBOX_LIST_SYMBOL) };
 	X(PBOX_FMT_BF16, 2, bf16, 2) \
 	X(PBOX_FMT_FP16, 3, fp16, 2)
 #define PBOX_FORMATS(X) X(PBOX_FMT_FP32, 1, fp32, 4) PBOX_FORMATS_16(X)
-/** Those of a later release: elements in blocks, with a scale each. */
-#define PBOX_FORMATS_LATER(X)        \
-	X(PBOX_FMT_INT8, 16, int8)   \
-	X(PBOX_FMT_INT4, 17, int4)   \
-	X(PBOX_FMT_INT2, 18, int2)   \
-	X(PBOX_FMT_MXFP8, 19, mxfp8) \
-	X(PBOX_FMT_MXFP4, 20, mxfp4)
+/** Elements in blocks, with a scale each (R13.5): X(symbol, number, name, fmt_arg), */
+#define PBOX_FORMATS_BLOCK(X)         \
+	X(PBOX_FMT_INT8, 16, int8, 7) \
+	X(PBOX_FMT_MXFP4, 20, mxfp4, 5)
+/** and those of a later release. */
+#define PBOX_FORMATS_LATER(X)      \
+	X(PBOX_FMT_INT4, 17, int4) \
+	X(PBOX_FMT_INT2, 18, int2) \
+	X(PBOX_FMT_MXFP8, 19, mxfp8)
 enum pbox_format {
 	PBOX_FMT_NONE = 0,
-	PBOX_FORMATS(PBOX_LIST_SYMBOL) PBOX_FORMATS_LATER(PBOX_LIST_SYMBOL)
+	PBOX_FORMATS(PBOX_LIST_SYMBOL) PBOX_FORMATS_BLOCK(PBOX_LIST_SYMBOL)
+		PBOX_FORMATS_LATER(PBOX_LIST_SYMBOL)
 };
 
 /** What a round makes of its contributions (R5.2). */
@@ -195,7 +199,7 @@ enum pbox_capability { PBOX_CAPABILITIES(PBOX_LIST_SYMBOL) };
 #define PBOX_WIRE_SYMBOL(symbol, number, ...) PBOX_WIRE_##symbol = number,
 enum pbox_wire_drop { PBOX_WIRE_OK = 0, PBOX_WIRE_REFUSALS(PBOX_WIRE_SYMBOL) PBOX_WIRE_DROPS };
 
-/** Bytes of one element; 0 for formats that version 1 does not carry. */
+/** Bytes of one element; 0 for formats of blocks, where none is a number of bytes (pbox_payload_bytes), and for unknown ones. */
 static inline unsigned
 pbox_format_size(unsigned format)
 {
@@ -204,7 +208,29 @@ pbox_format_size(unsigned format)
 #undef PBOX_FORMAT_SIZE
 }
 
-/** Elements of a unit of a format of blocks (R13.3), and bytes of the scales that it begins with. */
+/** log2 of the elements of a block: what frames and DECLARE say besides (R13.5). 0: it is no format of blocks. */
+static inline unsigned
+pbox_format_arg(unsigned format)
+{
+#define PBOX_FORMAT_ARG(symbol, number, name, arg) (format) == symbol ? (arg):
+	return PBOX_FORMATS_BLOCK(PBOX_FORMAT_ARG) 0;
+#undef PBOX_FORMAT_ARG
+}
+
+static inline bool
+pbox_format_is_block(unsigned format)
+{
+	return pbox_format_arg(format) != 0;
+}
+
+/** Bytes that an element counts as in the size of a fragment (R5.8): fragments of formats of blocks are those of fp32. 0: unknown. */
+static inline unsigned
+pbox_format_wide(unsigned format)
+{
+	return pbox_format_is_block(format) ? 4 : pbox_format_size(format);
+}
+
+/** Elements of a unit of a format of blocks (R13.5), and bytes of the scales that it begins with. */
 #define PBOX_UNIT        128u
 #define PBOX_UNIT_SCALES 4u
 

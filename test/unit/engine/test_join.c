@@ -90,7 +90,8 @@ test_insecure(void)
 		CU_ASSERT_EQUAL_FATAL(s->hdr.type, PBOX_WELCOME);
 		UNIT_EQ_U64(pbox_welcome_decode(s->payload, s->hdr.length, &m), 0);
 		UNIT_EQ_U64(m.flags, PBOX_WELCOME_INSECURE | 1u << PBOX_CAN_SLOTS |
-					     1u << PBOX_CAN_CLOCK | 1u << PBOX_CAN_WORK);
+					     1u << PBOX_CAN_CLOCK | 1u << PBOX_CAN_WORK |
+					     1u << PBOX_CAN_BLOCK);
 		CU_ASSERT(pbox_proof_good("", 0, PBOX_WELCOME_PROOF_PREFIX, s->payload,
 			s->hdr.length, PBOX_WELCOME_PROOF_AT));
 	}

@@ -49,8 +49,8 @@ test_join(void)
 	fx_begin();
 	join(PBOX_POLICY_WAIT, 0, 1u << PBOX_CAN_SLOTS | 1u << PBOX_CAN_BOXES);
 	refused("boxes");
-	join(PBOX_POLICY_WAIT, UINT32_MAX, 1u << PBOX_CAN_CLOCK | 1u << PBOX_CAN_BLOCK | 1u << 31);
-	refused("block, capability 31");
+	join(PBOX_POLICY_WAIT, UINT32_MAX, 1u << PBOX_CAN_CLOCK | 1u << 8 | 1u << 31);
+	refused("capability 8, capability 31");
 	join(PBOX_POLICY_REASSIGN, 0, 1u << PBOX_CAN_WORK); /* and no slots */
 	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
 	join(PBOX_POLICY_REASSIGN + 1, 0, 0);
@@ -81,16 +81,53 @@ test_declare(void)
 	fx_declare_list(&w[0], &d, &e, 1); \
 	refused(what)
 	WITH(discipline, PBOX_DISCIPLINE_TURN, "discipline turn");
-	WITH(push_format, PBOX_FMT_INT8, "format int8");
-	WITH(pull_format, PBOX_FMT_MXFP4, "format mxfp4");
+	WITH(push_format, PBOX_FMT_INT4, "format int4");
+	WITH(pull_format, PBOX_FMT_MXFP8, "format mxfp8");
 	WITH(flags, PBOX_DECLARE_MIXED, "flag MIXED");
-	WITH(flags, 0x00070004, "flags 0x70004 of DECLARE");
+	WITH(flags, 0x00070000, "flags 0x70000 of DECLARE");
 #undef WITH
 	d = good;
 	d.discipline = PBOX_DISCIPLINE_TURN + 1;
 	fx_declare_list(&w[0], &d, &e, 1);
 	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
 	/* nothing of them was kept */
+	CU_ASSERT_EQUAL(fx_declare_list(&w[0], &good, &e, 1)->hdr.type, PBOX_DECLARED);
+	fx_end();
+}
+
+/* R13.6: what tables in a format of blocks cannot be, by its name. */
+static void
+test_blocks(void)
+{
+	const struct pbox_tensor_entry e = {.elements = 100, .name = "weight"};
+	const struct pbox_declare good = {.tensors = 1,
+		.push_format = PBOX_FMT_INT8,
+		.pull_format = PBOX_FMT_INT8,
+		.flags = 0x070700};
+	struct pbox_declare d;
+
+	fx_begin();
+	fx_join(&w[0], "vision", 0, 1);
+#define WITH(what, ...)                                   \
+	d = good;                                         \
+	__VA_ARGS__;                                      \
+	fx_declare_list(&w[0], &d, &e, 1);                \
+	UNIT_EQ_U64(fx_error(), PBOX_E_UNSUPPORTED);      \
+	CU_ASSERT(strstr(fx_error_text(), what) != NULL); \
+	fx_clear()
+	WITH("format int8 and another one", d.pull_format = PBOX_FMT_FP32, d.flags = 0x0700);
+	WITH("format int8 and another one", d.pull_format = PBOX_FMT_MXFP4, d.flags = 0x050700);
+	WITH("format mxfp4 and another one", d.push_format = PBOX_FMT_FP32,
+		d.pull_format = PBOX_FMT_MXFP4, d.flags = 0x050000);
+	WITH("format int8 with an optimiser", d.mode = PBOX_MODE_OPTIMISER,
+		d.optimiser = PBOX_OPT_SGD);
+	WITH("format int8 with discipline clock", d.discipline = PBOX_DISCIPLINE_CLOCK,
+		d.mode = PBOX_MODE_OPTIMISER, d.optimiser = PBOX_OPT_ADD);
+	WITH("format int8 with op weighted_mean", d.op = PBOX_OP_WEIGHTED_MEAN);
+	WITH("fmt_arg 5 and 7, but with 7 and 7", d.flags = 0x070500);
+	WITH("fmt_arg 0 and 0, but with 7 and 7", d.flags = 0);
+	WITH("flag MIXED", d.flags |= PBOX_DECLARE_MIXED);
+#undef WITH
 	CU_ASSERT_EQUAL(fx_declare_list(&w[0], &good, &e, 1)->hdr.type, PBOX_DECLARED);
 	fx_end();
 }
@@ -148,6 +185,7 @@ test_data(void)
 const struct unit_test unit_tests[] = {
 	{"what a JOIN needs", test_join},
 	{"tables", test_declare},
+	{"tables in formats of blocks", test_blocks},
 	{"requests", test_requests},
 	{"data", test_data},
 	{NULL, NULL},

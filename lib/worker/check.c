@@ -78,6 +78,25 @@ pbox_worker_check(const struct pbox_client_conf *conf, struct pbox_client_error 
 	return 0;
 }
 
+/** R13.6 */
+static int
+check_blocks_fit(const struct pbox_client_table *d, struct pbox_client_error *err)
+{
+	bool block = pbox_format_is_block(d->push_format) || pbox_format_is_block(d->pull_format);
+
+	if (!block)
+		return 0;
+	if (d->push_format != d->pull_format)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"push format %s and pull format %s: a format of blocks goes both ways; give the same one for both",
+			pbox_format_name(d->push_format), pbox_format_name(d->pull_format));
+	if (d->mode != PBOX_MODE_ALLREDUCE || d->discipline != PBOX_DISCIPLINE_ROUNDS)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"format %s is for tables in rounds that sum alone (mode 0): let the optimiser run at the workers, or use fp32, bf16 or fp16",
+			pbox_format_name(d->push_format));
+	return 0;
+}
+
 int
 pbox_worker_check_table(const struct pbox_client_table *d, struct pbox_client_error *err)
 {
@@ -106,12 +125,15 @@ pbox_worker_check_table(const struct pbox_client_table *d, struct pbox_client_er
 		pbox_format_later(d->push_format)[0] != '?' ? d->push_format : d->pull_format);
 	if (later[0] != '?')
 		return pbox_client_fail(err, PBOX_C_INVALID,
-			"element format %s is one of a later release: this library has fp32, bf16 and fp16",
+			"element format %s is one of a later release: this library has fp32, bf16, fp16, int8 and mxfp4",
 			later);
-	if (pbox_format_size(d->push_format) == 0 || pbox_format_size(d->pull_format) == 0)
+	if (pbox_format_wide(d->push_format) == 0 || pbox_format_wide(d->pull_format) == 0)
 		return pbox_client_fail(err, PBOX_C_INVALID,
-			"element format %u or %u does not exist: 1 fp32" PBOX_FORMATS_16(NUMBERED),
+			"element format %u or %u does not exist: 1 fp32" PBOX_FORMATS_16(NUMBERED)
+				PBOX_FORMATS_BLOCK(NUMBERED),
 			d->push_format, d->pull_format);
+	if (check_blocks_fit(d, err) != 0)
+		return PBOX_C_INVALID;
 	for (unsigned i = 0; i < d->n; i++) {
 		if (d->tensors[i].elements > MAX_ELEMENTS ||
 			(sum += d->tensors[i].elements) > MAX_ELEMENTS)

@@ -93,15 +93,44 @@ static const struct worker_discipline *const discipline_of[] = {
 	[PBOX_DISCIPLINE_CLOCK] = &worker_clock,
 };
 
-/** Has the box all that the table needs (R4.10)? */
+/** What a table in a format of blocks cannot be (R13.6). */
 static int
-declare_check(const struct session *s, const struct worker_discipline *discipline,
+declare_check_block(const struct session *s, const struct pbox_client_table *what, bool own_data,
 	struct pbox_client_error *err)
 {
-	uint32_t lacks = discipline->needs & ~s->can;
+	const struct pbox_worker *w = s->w;
+	const char *format = pbox_format_name(what->push_format);
+
+	if (own_data)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"table %u: this program makes frames itself, and has no encoder for format %s: use fp32, bf16 or fp16",
+			w->tables, format);
+	if (!w->conf.keep_copies)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"table %u: format %s needs keep_copies: results are decoded into the copies",
+			w->tables, format);
+	if (w->conf.slots != 0)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"table %u: format %s in a job with slots: start the job without slots, or use fp32, bf16 or fp16",
+			w->tables, format);
+	if (w->boxes > 1)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"table %u: format %s, and job '%s' is at %u boxes: one box alone takes it; use fp32, bf16 or fp16",
+			w->tables, format, w->job, w->boxes);
+	return 0;
+}
+
+/** Has the box all that the table needs (R4.10)? */
+static int
+declare_check(const struct session *s, const struct pbox_client_table *what, bool own_data,
+	struct pbox_client_error *err)
+{
+	const struct worker_discipline *discipline = discipline_of[what->discipline];
+	bool block = pbox_format_is_block(what->push_format);
+	uint32_t lacks = (discipline->needs | (block ? 1u << PBOX_CAN_BLOCK : 0)) & ~s->can;
 
 	if (lacks == 0)
-		return 0;
+		return block ? declare_check_block(s, what, own_data, err) : 0;
 	return pbox_client_fail(err, PBOX_C_VERSION,
 		"table %u: the box at %s does not know %s: install the release of this worker's library there",
 		s->w->tables, s->name, pbox_capability_name((unsigned)__builtin_ctz(lacks)));
@@ -113,7 +142,7 @@ declare_begin(struct session *s, struct declaring *g)
 	struct pbox_worker *w = s->w;
 	const struct pbox_client_table *what = g->d->what;
 	const struct worker_discipline *discipline = discipline_of[what->discipline];
-	int rc = declare_check(s, discipline, &g->d->err);
+	int rc = declare_check(s, what, g->d->own_data, &g->d->err);
 
 	if (rc != 0)
 		return rc;
@@ -145,7 +174,8 @@ declare_keep(struct session *s, struct pbox_worker_table *t, struct pbox_client_
 	int rc = 0;
 
 	if (w->conf.keep_copies && w->workers <= t->discipline->survives &&
-		(retained_open(t) != 0 || (t->vector > 0 && redo_open(t) != 0)))
+		(retained_open(t) != 0 || encode_open(t) != 0 ||
+			(t->vector > 0 && redo_open(t) != 0)))
 		rc = pbox_client_fail(err, PBOX_C_MEMORY,
 			"no memory for a copy of table %u (keep_copies)", t->number);
 	if (rc == 0 && ((t->discipline->lanes > 1 && queue_open_pulls(s) != 0) ||

@@ -284,6 +284,8 @@ int retained_open(struct pbox_worker_table *t);
 /** Keep a RESULT; what is to be filled of it by the discipline, or NULL. */
 struct retained *retained_result(struct pbox_worker_table *t, const struct frag *f,
 	const struct pbox_hdr *h, const uint8_t *payload);
+/** Where the elements of the copy are, in the format of the program's results. */
+uint8_t *retained_place(const struct pbox_worker_table *t, const struct frag *f);
 /** Version 0 is the one that this worker has sent. */
 void retained_init(struct pbox_worker_table *t, struct frag *f);
 /** What is retained of that version; NULL: nothing. */

@@ -21,6 +21,8 @@ flight_contribution(const struct pbox_worker *w, const struct pbox_worker_table 
 	h->format = t->push_format;
 	if (fl->redo)
 		return redo_payload(t, f, h, iov);
+	if (t->block != 0)
+		return encode_payload(t, f, h, iov);
 	if (fl->node > 0 && table_is_zero(t, f, fl->node)) {
 		h->flags |= PBOX_F_ZERO;
 		return 0;

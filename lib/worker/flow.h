@@ -41,7 +41,9 @@
 #define assert_walk(cond) ((void)sizeof(cond))
 #endif
 
+struct encoded;
 struct lane;
+struct pbox_reduce_ops;
 struct session;
 struct rx_frame;
 
@@ -193,7 +195,10 @@ struct queue {
 struct pbox_worker_table {
 	const struct worker_discipline *discipline;
 	uint32_t number;
-	uint8_t mode, op, optimiser, push_format, pull_format;
+	uint8_t mode, op, optimiser;      /* op: of DECLARE */
+	uint8_t push_format, pull_format; /* of the program's buffers; fp32 with block */
+	uint8_t block; /* both ways in frames: a format of blocks (encode.h); 0: those above */
+	bool weighs; /* with block: the program's op is weighted_mean, and this worker multiplies */
 	uint16_t map_epoch;
 	unsigned n;
 	uint32_t chunks, frags, pieces;
@@ -209,14 +214,18 @@ struct pbox_worker_table {
 	bool recount;          /* ... something was lost since */
 	uint8_t *
 		retained_payload; /* chunk after chunk in the pull format; NULL: none is retained */
-	struct retained *retained; /* by fragment */
-	struct frag_clock *clock;  /* by fragment; NULL: the table is in rounds */
-	uint16_t vector;           /* bytes after the elements of a RESULT */
-	uint8_t *retained_vector;  /* by fragment; with retained */
-	struct redo *redo;         /* by fragment; NULL: none is kept */
-	uint32_t owing;            /* fragments of it that owe pushes; of all lanes */
-	uint8_t *redo_payload;     /* REDO_MAX models, in the push format */
-	struct set_log *sets;      /* that the box has answered with SET_OK */
+	struct retained *retained;            /* by fragment */
+	struct frag_clock *clock;             /* by fragment; NULL: the table is in rounds */
+	uint16_t vector;                      /* bytes after the elements of a RESULT */
+	uint8_t *retained_vector;             /* by fragment; with retained */
+	struct redo *redo;                    /* by fragment; NULL: none is kept */
+	uint32_t owing;                       /* fragments of it that owe pushes; of all lanes */
+	uint8_t *redo_payload;                /* REDO_MAX models, in the push format */
+	const struct pbox_reduce_ops *reduce; /* with block; */
+	struct encoded *encoded;              /* by fragment; */
+	uint8_t *codes;                       /* by fragment; */
+	float *residual[2];                   /* as retained_payload, which is there, too */
+	struct set_log *sets;                 /* that the box has answered with SET_OK */
 	/* bit by box: RESTORE of it comes before its operations there go on; or FRAGS_MOVING: that of some fragments */
 	uint32_t restoring;
 	bool large;         /* no cache holds its results */

@@ -75,7 +75,8 @@ send_join(struct join *j, const struct pbox_retry *with)
 		.auth = auth_possible(),
 		.revision = PBOX_REVISION,
 		.number = j->number,
-		.can = join_needs(s) | 1u << PBOX_CAN_CLOCK | 1u << PBOX_CAN_BOXES,
+		.can = join_needs(s) | 1u << PBOX_CAN_CLOCK | 1u << PBOX_CAN_BOXES |
+		       1u << PBOX_CAN_BLOCK,
 		.needs = join_needs(s),
 		.slots = (uint16_t)s->w->conf.slots,
 		.least = (uint16_t)s->w->conf.least,

@@ -30,8 +30,8 @@ retained_of(const struct pbox_worker_table *t, const struct frag *f)
 	return &t->retained[table_frag_number(t, f)];
 }
 
-static uint8_t *
-place_of(const struct pbox_worker_table *t, const struct frag *f)
+uint8_t *
+retained_place(const struct pbox_worker_table *t, const struct frag *f)
 {
 	return t->retained_payload + pbox_payload_bytes(t->pull_format, table_frag_at(t, f));
 }
@@ -51,12 +51,12 @@ retained_result(struct pbox_worker_table *t, const struct frag *f, const struct 
 
 	if (t->retained_payload == NULL)
 		return NULL;
-	if (payload != NULL)
-		aside_copy(place_of(t, f), payload, bytes);
+	if (payload != NULL && payload != retained_place(t, f)) /* it is there: encode_value() */
+		aside_copy(retained_place(t, f), payload, bytes);
 	if (payload != NULL && t->vector > 0)
 		memcpy(vector_of(t, f), payload + bytes, t->vector);
 	if (payload == NULL)
-		memset(place_of(t, f), 0, bytes);
+		memset(retained_place(t, f), 0, bytes);
 	k = retained_of(t, f);
 	*k = (struct retained){.version = h->round, .have = true};
 	return k;
@@ -84,7 +84,7 @@ retained_init(struct pbox_worker_table *t, struct frag *f)
 
 	if (t->retained_payload == NULL || f->round != 0)
 		return;
-	to = place_of(t, f);
+	to = retained_place(t, f);
 	n = table_gather(t, f, 0, 0, frag_elements(t, f), PBOX_FMT_FP32, iov, MAX_PIECES);
 	for (unsigned i = 0; i < n; i++) {
 		if (t->pull_format == PBOX_FMT_FP32)
@@ -112,7 +112,7 @@ retained_give(const struct pbox_worker_table *t, const struct frag *f, struct pb
 {
 	assert(!table_is_pull_lane(t, f) && t->retained_payload != NULL);
 	h->length = (uint16_t)pbox_payload_bytes(t->pull_format, frag_elements(t, f));
-	iov[0] = (struct iovec){place_of(t, f), h->length};
+	iov[0] = (struct iovec){retained_place(t, f), h->length};
 	if (t->vector == 0)
 		return 1;
 	iov[1] = (struct iovec){vector_of(t, f), t->vector};

@@ -32,6 +32,10 @@ table_free(struct pbox_worker_table *t)
 	free(t->redo);
 	free(t->redo_payload);
 	free(t->retained_vector);
+	free(t->encoded);
+	free(t->codes);
+	free(t->residual[0]);
+	free(t->residual[1]);
 	sets_free(t);
 	free(t);
 }
@@ -52,6 +56,12 @@ table_new(const struct pbox_client_table *d, uint32_t number,
 	t->optimiser = d->optimiser;
 	t->push_format = d->push_format;
 	t->pull_format = d->pull_format;
+	if (pbox_format_is_block(d->push_format)) {
+		t->block = d->push_format;
+		t->push_format = t->pull_format = PBOX_FMT_FP32;
+		t->weighs = d->op == PBOX_OP_WEIGHTED_MEAN;
+		t->op = t->weighs ? PBOX_OP_SAMPLE_MEAN : d->op;
+	}
 	t->tensor = calloc(d->n > 0 ? d->n * (size_t)discipline->lanes : 1, sizeof(*t->tensor));
 	if (t->tensor == NULL)
 		goto fail;

@@ -293,10 +293,14 @@ on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const s
 	struct pbox_worker *w = ep->s->w;
 	const struct pbox_hdr *h = &r->hdr;
 	struct frag *f = fl->frag;
-	size_t bytes = pbox_payload_bytes(t->pull_format, frag_elements(t, f));
+	bool codes =
+		t->block != 0 && h->format == t->block && h->fmt_arg == pbox_format_arg(t->block);
+	unsigned format = codes ? t->block : t->pull_format;
+	size_t bytes = pbox_payload_bytes(format, frag_elements(t, f));
 	bool zero = (h->flags & PBOX_F_ZERO) != 0 && h->length == 0 && t->vector == 0;
+	const uint8_t *payload;
 
-	if (!zero && (h->length != bytes + t->vector || h->format != t->pull_format)) {
+	if (!zero && (h->length != bytes + t->vector || h->format != format)) {
 		ep->lane->count.rx_dropped++;
 		return;
 	}
@@ -305,8 +309,8 @@ on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const s
 	loss_answer(ep, fl, h, ep->lane->now);
 	loss_result(ep, fl, h, ep->lane->now);
 	window_answered(&ep->win, ep->limited, ep->lane->now);
-	t->discipline->result(
-		t, f, h, retained_result(t, f, h, zero ? NULL : r->payload), &ep->lane->count);
+	payload = zero ? NULL : encode_value(t, f, h, r->payload);
+	t->discipline->result(t, f, h, retained_result(t, f, h, payload), &ep->lane->count);
 	ep->lane->count.useful_rx_bytes += bytes;
 	ep->lane->count.held_ns_sum += h->held * NS_PER_US;
 	ep->busy.asked += ep->lane->now - fl->first_ns;
@@ -315,7 +319,7 @@ on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const s
 	ep->busy.last = ep->lane->now;
 	ep->lane->count.partial_results +=
 		fl->type == PBOX_PUSHPULL && ep->lane->count.contributors < w->slots;
-	transfer_complete(t, fl, ep, zero ? NULL : r->payload, zero);
+	transfer_complete(t, fl, ep, payload, zero);
 }
 
 /** The operations of the fragment end without their results, as soon as the box has what was pushed. */
@@ -467,8 +471,10 @@ transfer_on_error(
 					 : PBOX_C_REFUSED,
 		text);
 	flight_withdraw(t, fl);
-	if (flight_is_push(fl) && !fl->redo)
+	if (flight_is_push(fl) && !fl->redo) {
 		redo_refused(t, f);
+		encode_refused(t, f, f->round + 1);
+	}
 	transfer_complete(t, fl, ep, NULL, false);
 }
 

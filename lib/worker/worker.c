@@ -263,7 +263,7 @@ pbox_worker_table_info(const struct pbox_worker_table *t, struct pbox_worker_tab
 {
 	*info = (struct pbox_worker_table_info){.number = t->number,
 		.mode = t->mode,
-		.op = t->op,
+		.op = t->weighs ? PBOX_OP_WEIGHTED_MEAN : t->op,
 		.discipline = (uint8_t)t->discipline->number,
 		.tensors = t->n,
 		.base = t->base_version,

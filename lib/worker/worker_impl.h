@@ -29,6 +29,7 @@
  *     task.c              slots that others do within a round
  *     nodes.c             which nodes of the tree over the job's slots this worker brings
  *     worker_rounds.c worker_clock.c    the discipline of a table (worker_discipline.h): versions, answers, losses
+ *     encode.c            formats of blocks: codes, residuals, what results say
  *     half.c              elements of 16 bits
  *     redo.c retained.c sets.c       what a restarted box needs: own pushes, last results, hyper-parameters
  *     link.c header.c auth.c            frames in datagrams
@@ -50,6 +51,7 @@
 
 #include "carry.h"
 #include "declare.h"
+#include "encode.h"
 #include "endpoint.h"
 #include "failover.h"
 #include "handshake.h"

@@ -155,7 +155,7 @@ next_step(const struct pbox_member_entry *e)
 	if (e->reason == PBOX_LEFT_REFUSED)
 		return "correct that, and start it again with this number";
 	if (e->state == PBOX_MEMBER_JOINED && e->silent_ms < LIVES_MS)
-		return "it is alive: see its own log";
+		return "it is alive, and may be in another call than this worker: see its own log";
 	return "if its process is dead, start it again with this number";
 }
 

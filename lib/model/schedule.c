@@ -2,6 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <stdio.h>
 #include <string.h>
 
 #include "pbox_table.h"
@@ -53,9 +54,15 @@ find_repeated(struct pbox_schedule *s, uint32_t count, const struct pbox_set *m,
 
 			if ((e->set & 1u << id) == 0 || (*done & 1u << id) != 0)
 				continue;
-			if (*pbox_hyper_at(&e->hyper, id) != m->param[i].value)
-				return schedule_refuse(err, PBOX_E_SET_CONFLICT, m,
-					"another worker, or an earlier SET, gave another value");
+			if (*pbox_hyper_at(&e->hyper, id) != m->param[i].value) {
+				char text[128];
+
+				snprintf(text, sizeof(text),
+					"%s is %.9g here, and %.9g by another worker, or an earlier SET",
+					pbox_hyper_name(id), m->param[i].value,
+					*pbox_hyper_at(&e->hyper, id));
+				return schedule_refuse(err, PBOX_E_SET_CONFLICT, m, text);
+			}
 			*done |= 1u << id;
 		}
 	}

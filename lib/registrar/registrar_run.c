@@ -257,7 +257,7 @@ make_way(struct pbox_registrar *r, const struct registrar_join *q)
 	job->made_way = true;
 	registrar_close_job(r, job);
 	registrar_event(r, PBOX_LOG_WARN,
-		"run %llu of job '%s' ended: a new run began from host %s",
+		"run %llu of job '%s' ended: a new run began from host %s (two trainings at once want two names of jobs)",
 		(unsigned long long)number, m->job, m->host);
 }
 
@@ -343,7 +343,7 @@ too_late(struct pbox_registrar *r, const struct registrar_join *q, const struct 
 
 	if (e != NULL)
 		return registrar_refuse(r, q->f, PBOX_E_RUN_ENDED, 0,
-			"the run of job '%s' that this worker belongs to was ended %llu s ago: a new run began from host %s",
+			"the run of job '%s' that this worker belongs to was ended %llu s ago: a new run began from host %s (two trainings at once want two names of jobs)",
 			m->job, (unsigned long long)((r->now_ns - e->ns) / (1000 * NS_PER_MS)),
 			e->host);
 	if (m->number == now->number)

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <pbox_proof.h>
 
@@ -35,6 +36,7 @@ code_of(unsigned error)
 		return PBOX_C_SECRET;
 	case PBOX_E_WORKERS:
 	case PBOX_E_MISMATCH:
+	case PBOX_E_SET_CONFLICT:
 		return PBOX_C_MISMATCH;
 	case PBOX_E_SESSION:
 	case PBOX_E_SHUTDOWN:
@@ -59,6 +61,8 @@ refusal_error(struct pbox_client_error *err, const struct pbox_error_msg *m, con
 
 	snprintf(text, sizeof(text), "%s", m->text);
 	pbox_text_tame(text);
+	if (strncmp(text, what, strlen(what)) == 0) /* the box has named it already */
+		return pbox_client_fail(err, code, "%s", text);
 	if (text[0] != 0)
 		return pbox_client_fail(err, code, "%s: %s", what, text);
 	return pbox_client_fail(err, code, "%s: the box answered %s (%u)", what,

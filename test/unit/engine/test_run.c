@@ -120,7 +120,7 @@ test_another_run(void)
 	/* and comes too late in any way */
 	refused(0, 2, "monday", 0, PBOX_E_RUN_ENDED);
 	CU_ASSERT_STRING_EQUAL(fx_error_text(),
-		"the run of job 'vision' that this worker belongs to was ended 0 s ago: a new run began from host host0");
+		"the run of job 'vision' that this worker belongs to was ended 0 s ago: a new run began from host host0 (two trainings at once want two names of jobs)");
 	refused(0, 2, "monday", old, PBOX_E_RUN_ENDED);
 	refused(0, 2, "", old, PBOX_E_RUN_ENDED);
 	UNIT_EQ_U64(pbox_job_joined(pbox_registrar_job(fx.registrar, 0)), 3);

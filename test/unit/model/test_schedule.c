@@ -85,6 +85,7 @@ test_repeat_and_conflict(void)
 	UNIT_EQ_U64(set1(3, PBOX_HYPER_LR, 1, 0), 0);
 	UNIT_EQ_U64(atomic_load(&s.count), 2);
 	UNIT_EQ_U64(set1(3, PBOX_HYPER_LR, 2, 0), PBOX_E_SET_CONFLICT);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "lr is 2 here, and "));
 	UNIT_EQ_U64(set1(6, PBOX_HYPER_LR, 3, 0), 0);
 	/* a repetition arrives after a later SET, and when its round is long finished */
 	UNIT_EQ_U64(set1(3, PBOX_HYPER_LR, 1, 0), 0);

@@ -76,7 +76,7 @@ pushed(const struct pbox_worker_table *t, const struct frag *f, uint32_t from, u
 }
 
 static void
-make(const struct pbox_worker_table *t, const struct frag *f)
+encode_make(const struct pbox_worker_table *t, const struct frag *f)
 {
 	struct encoded *e = &t->encoded[table_frag_number(t, f)];
 	uint32_t count = frag_elements(t, f);
@@ -101,7 +101,7 @@ encode_payload(const struct pbox_worker_table *t, const struct frag *f, struct p
 	const struct encoded *e = &t->encoded[table_frag_number(t, f)];
 
 	if (!e->made || e->round != f->round)
-		make(t, f);
+		encode_make(t, f);
 	h->format = t->block;
 	h->fmt_arg = (uint8_t)pbox_format_arg(t->block);
 	h->length = (uint16_t)pbox_payload_bytes(t->block, frag_elements(t, f));

@@ -126,6 +126,8 @@ sim_case_print(const struct sim_case *c, FILE *to)
 		fprintf(to, "fleets\n");
 	if (c->limits.moves)
 		fprintf(to, "moves\n");
+	if (c->limits.blocks)
+		fprintf(to, "blocks\n");
 	if (c->limits.recordings)
 		fprintf(to, "recordings\n");
 	if (sim_planted != 0)
@@ -171,7 +173,8 @@ bool
 sim_case_read(struct sim_case *c, FILE *from)
 {
 	char line[512], name[64];
-	bool good = true, recordings = false, crashes_shrink = false, fleets = false, moves = false;
+	bool good = true, recordings = false, crashes_shrink = false, fleets = false, moves = false,
+	     blocks = false;
 	unsigned boxes = 0;
 
 	*c = (struct sim_case){0};
@@ -188,6 +191,8 @@ sim_case_read(struct sim_case *c, FILE *from)
 			fleets = true;
 		else if (strcmp(line, "moves\n") == 0)
 			moves = true;
+		else if (strcmp(line, "blocks\n") == 0)
+			blocks = true;
 		else if (strcmp(line, "recordings\n") == 0)
 			recordings = true;
 		else if (strcmp(line, "faults\n") == 0)
@@ -206,6 +211,7 @@ sim_case_read(struct sim_case *c, FILE *from)
 	c->limits.crashes_shrink = crashes_shrink;
 	c->limits.fleets = fleets;
 	c->limits.moves = moves;
+	c->limits.blocks = blocks;
 	c->limits.boxes = boxes;
 	sim_faults_sort(&c->faults);
 	if (!good)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "law.h"
+#include "law_blocks.h"
 
 /*
  * The law of rounds. A version is the sum of one contribution of each member, and the checker knows all of them: so it
@@ -70,6 +71,14 @@ rounds_result(struct sim *s, unsigned job, struct sim_fragment *f, const struct 
 		s->box->progress_at = s->now;
 	f->published = v;
 	want = sim_expected(&s->sc, job, j->life, f, v, &weight);
+	if (blocks_are(&s->sc, job, f)) {
+		if (!blocks_says(f, sim_spec(&s->sc, job, f)->fixed.pull_format, &out->hdr,
+			    out->payload, want))
+			sim_fail(s,
+				"job %u chunk %x frag %u: RESULT of round %u does not say the reference",
+				job, f->chunk, f->frag, v);
+		return;
+	}
 	if (out->hdr.format != sim_spec(&s->sc, job, f)->fixed.pull_format ||
 		out->hdr.length != f->elements * pbox_format_size(out->hdr.format)) {
 		sim_fail(s, "RESULT of another format or length");
@@ -84,6 +93,24 @@ rounds_result(struct sim *s, unsigned job, struct sim_fragment *f, const struct 
 	else if (!first && (out->hdr.aux != f->contributors[v & 1] || out->hdr.weight != weight))
 		sim_fail(s, "RESULT names %u contributors and %u samples, not %u and %u",
 			out->hdr.aux, out->hdr.weight, f->contributors[v & 1], weight);
+}
+
+static void
+rounds_contribution(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h,
+	const uint8_t *payload, bool intact)
+{
+	bool blocks = blocks_are(&s->sc, job, f), all = blocks && f->ready;
+	uint32_t next = f->version + 1, weight;
+
+	if (blocks && intact && h->worker < f->slots)
+		blocks_contribution(s, job, f, h, payload,
+			pbox_serial_diff(h->round, f->slot[h->worker].arrived) > 0);
+	slots_contribution(s, job, f, h, payload, intact);
+	/* what the next round brings takes the place of what this one has brought */
+	for (unsigned i = 0; all && i < f->slots; i++)
+		all = f->slot[i].arrived == next;
+	if (all)
+		sim_expected(&s->sc, job, s->job[job].life, f, next, &weight);
 }
 
 static void
@@ -123,7 +150,7 @@ rounds_completed(struct sim *s, const struct sim_worker *w, const struct sim_op 
 {
 	struct sim_job *j = &s->job[w->job];
 	struct sim_fragment *f = &j->fragment[p->fragment];
-	unsigned size = pbox_format_size(sim_spec(&s->sc, w->job, f)->fixed.pull_format);
+	unsigned size = pbox_format_wide(sim_spec(&s->sc, w->job, f)->fixed.pull_format);
 	uint32_t round = s->sc.job[w->job].first_round + o->round, weight;
 	const uint8_t *want;
 
@@ -152,7 +179,7 @@ rounds_end(struct sim *s, unsigned job, const struct sim_fragment *f)
 
 const struct sim_law sim_law_rounds = {
 	.name = "rounds",
-	.contribution = slots_contribution,
+	.contribution = rounds_contribution,
 	.result = rounds_result,
 	.wait = rounds_wait,
 	.pushed = slots_pushed,

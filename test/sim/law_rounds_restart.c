@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "law.h"
+#include "law_blocks.h"
 
 /*
  * Rounds and a restart of the box: the checker knows from the frames that reach the box what each fragment must be
@@ -43,6 +44,7 @@ void
 rounds_forget(struct sim_fragment *f)
 {
 	sim_reference_forget(f);
+	blocks_forget(f);
 	f->published = 0;
 	f->has_snapshot = f->used_snapshot = f->no_result = false;
 	slots_reset(f, 0);
@@ -54,7 +56,7 @@ rounds_load(struct sim *s, unsigned job, struct sim_fragment *f, struct pbox_tab
 {
 	size_t first = (size_t)f->frag * t->frag_elements;
 	struct pbox_fragment *fragment = &c->fragment[f->frag];
-	size_t bytes = (size_t)f->elements * pbox_format_size(t->pull_format);
+	size_t bytes = (size_t)f->elements * pbox_format_wide(t->pull_format);
 	uint8_t *wire = c->wire != NULL ? c->wire + first * 2 : (uint8_t *)(c->param + first);
 
 	(void)s;
@@ -67,7 +69,10 @@ rounds_load(struct sim *s, unsigned job, struct sim_fragment *f, struct pbox_tab
 		memcpy(c->s0 + first, f->snapshot.s0, f->elements * sizeof(float));
 	if (c->s1 != NULL)
 		memcpy(c->s1 + first, f->snapshot.s1, f->elements * sizeof(float));
-	if (c->wire != NULL)
+	if (pbox_format_is_block(t->pull_format)) {
+		wire = (uint8_t *)(c->param + first);
+		fragment->plain = 1;
+	} else if (c->wire != NULL)
 		sim_narrow(wire, t->pull_format, f->snapshot.param, f->elements);
 	fragment->version = f->snapshot.version;
 	fragment->samples = f->snapshot.weight;
@@ -152,7 +157,7 @@ void
 rounds_from_worker(struct sim *s, unsigned job, struct sim_fragment *f, uint32_t v)
 {
 	unsigned format = sim_spec(&s->sc, job, f)->fixed.pull_format;
-	size_t bytes = (size_t)f->elements * pbox_format_size(format);
+	size_t bytes = (size_t)f->elements * pbox_format_wide(format);
 
 	if (f->version >= v && f->version - v <= 1 && v > 0 &&
 		memcmp(f->answer[v & 1], f->given, bytes) != 0)
@@ -163,7 +168,7 @@ rounds_from_worker(struct sim *s, unsigned job, struct sim_fragment *f, uint32_t
 		f->param[i] = sim_widen(f->given, format, i);
 	memset(f->s0, 0, f->elements * sizeof(float));
 	memset(f->s1, 0, f->elements * sizeof(float));
-	if (f->used_snapshot) {
+	if (f->used_snapshot && !blocks_are(&s->sc, job, f)) {
 		copy(f->s0, f->snapshot.s0, f->elements);
 		copy(f->s1, f->snapshot.s1, f->elements);
 	}
@@ -211,6 +216,8 @@ restored(struct sim *s, unsigned job, struct sim_fragment *f, uint32_t base, boo
 	} else {
 		if (mode1 || have)
 			sim_fail(s, "version %u is restored without its payload", v);
+		if (blocks_are(&s->sc, job, f))
+			memset(f->s0, 0, f->elements * sizeof(float));
 		f->no_result = true; /* all have pushed it, and nobody has pulled it */
 		f->version = v;
 	}

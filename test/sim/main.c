@@ -32,6 +32,7 @@ static const char help[] =
 	"  --crashes-shrink    jobs keep policy shrink where a box crashes\n"
 	"  --recordings        somebody sends copies of old frames, and workers change their addresses\n"
 	"  --fleets            jobs are at several boxes\n"
+	"  --blocks            tables that sum alone are in formats of blocks\n"
 	"  --moves             ... and their chunks move from box to box\n"
 	"  --caught            the planted bug must make a seed fail; that seed must pass without it, and\n"
 	"                      shrink to a short trace (--effort 0: it is not shrunk)\n"
@@ -269,6 +270,7 @@ parse(int argc, char **argv, struct options *o)
 		{"recordings", no_argument, NULL, 'C'},
 		{"fleets", no_argument, NULL, 'F'},
 		{"moves", no_argument, NULL, 'M'},
+		{"blocks", no_argument, NULL, 'B'},
 		{"crashes-shrink", no_argument, NULL, 'K'},
 		{"shrink", required_argument, NULL, 'm'},
 		{"effort", required_argument, NULL, 'T'},
@@ -323,6 +325,9 @@ parse(int argc, char **argv, struct options *o)
 			break;
 		case 'M':
 			o->limits.fleets = o->limits.moves = true;
+			break;
+		case 'B':
+			o->limits.blocks = true;
 			break;
 		case 'F':
 			o->limits.fleets = true;

@@ -358,7 +358,7 @@ check_bytes(struct sim *s, unsigned job, const struct sim_fragment *f, uint32_t 
 	const uint8_t *payload, const char *what)
 {
 	size_t bytes =
-		(size_t)f->elements * pbox_format_size(sim_spec(&s->sc, job, f)->fixed.pull_format);
+		(size_t)f->elements * pbox_format_wide(sim_spec(&s->sc, job, f)->fixed.pull_format);
 
 	if (f->answer[0] == NULL || version == 0 || version > f->version ||
 		f->version - version > 1 || f->no_result ||

@@ -56,7 +56,7 @@ fill(struct sim *s, const struct sim_worker *w, const struct sim_op *o, const st
 	unsigned width, uint32_t tensor, uint8_t *to)
 {
 	struct sim_job *j = &s->job[w->job];
-	unsigned size = pbox_format_size(sim_table_spec_of(s, w, o->table)->fixed.push_format);
+	unsigned size = pbox_format_wide(sim_table_spec_of(s, w, o->table)->fixed.push_format);
 
 	for (unsigned i = 0; i < j->tensor[o->table][tensor].n; i++) {
 		const struct sim_piece *p = &j->tensor[o->table][tensor].piece[i];
@@ -73,7 +73,7 @@ fill(struct sim *s, const struct sim_worker *w, const struct sim_op *o, const st
 static void
 bring_nodes(struct sim *s, struct sim_worker *w, struct sim_op *o, uint64_t elements)
 {
-	unsigned size = pbox_format_size(sim_table_spec_of(s, w, o->table)->fixed.push_format);
+	unsigned size = pbox_format_wide(sim_table_spec_of(s, w, o->table)->fixed.push_format);
 	unsigned nodes = s->code->worker_table_nodes(w->w, o->op.table), n = o->op.n;
 	struct sim_push k = push_of(s, w, o);
 	uint64_t at = 0;
@@ -106,7 +106,7 @@ bring_plain(struct sim *s, struct sim_worker *w, struct sim_op *o, uint64_t elem
 {
 	const struct sim_table_spec *t = sim_table_spec_of(s, w, o->table);
 	bool init = o->op.kind == PBOX_CLIENT_INIT;
-	unsigned size = init ? 4 : pbox_format_size(t->fixed.push_format);
+	unsigned size = init ? 4 : pbox_format_wide(t->fixed.push_format);
 	struct sim_push k = push_of(s, w, o);
 	uint64_t at = 0;
 
@@ -132,7 +132,7 @@ submit(struct sim *s, struct sim_worker *w, unsigned table, enum pbox_client_kin
 	bool in = kind != PBOX_CLIENT_PULL,
 	     out = kind == PBOX_CLIENT_PULL || kind == PBOX_CLIENT_PUSHPULL;
 	struct sim_op *o = calloc(1, sizeof(*o) + SIM_LANES * n * sizeof(o->op.e[0]));
-	unsigned out_size = pbox_format_size(t->fixed.pull_format);
+	unsigned out_size = pbox_format_wide(t->fixed.pull_format);
 	uint64_t elements = 0, at = 0;
 
 	PBOX_ASSERT(o != NULL);

@@ -23,7 +23,7 @@ check(struct sim *s, const struct sim_worker *w, const struct sim_op *o)
 {
 	struct sim_job *j = &s->job[w->job];
 	const struct sim_table_spec *t = sim_table_spec_of(s, w, o->table);
-	unsigned size = pbox_format_size(t->fixed.pull_format);
+	unsigned size = pbox_format_wide(t->fixed.pull_format);
 
 	/* one that came back into a run that went on without it does not know which versions it gets */
 	if (o->out == NULL || (s->sc.job[w->job].shrink && w->restarted))

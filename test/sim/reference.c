@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "law_blocks.h"
 #include "sim.h"
 
 /*
@@ -93,6 +94,13 @@ sim_is_zero(const struct sim_scenario *sc, const struct sim_push *k)
 	return !is_brought(sc, k) || (sc->job[k->job].zeros && key(sc, k) % 5 == 0);
 }
 
+/* Of a program's buffers: formats of blocks are on the wire alone. */
+static bool
+is_fp32(unsigned format)
+{
+	return pbox_format_wide(format) == 4;
+}
+
 void
 sim_contribution(const struct sim_scenario *sc, const struct sim_push *k, const struct sim_piece *p,
 	uint8_t *out)
@@ -101,7 +109,7 @@ sim_contribution(const struct sim_scenario *sc, const struct sim_push *k, const 
 	uint64_t x = key_of_piece(sc, k, p);
 
 	if (sim_is_zero(sc, k)) {
-		memset(out, 0, (size_t)p->elements * (format == PBOX_FMT_FP32 ? 4 : 2));
+		memset(out, 0, (size_t)p->elements * (is_fp32(format) ? 4 : 2));
 		return;
 	}
 	for (uint32_t i = 0; i < p->elements; i++) {
@@ -113,7 +121,7 @@ sim_contribution(const struct sim_scenario *sc, const struct sim_push *k, const 
 		half = (uint16_t)(bits >> 16);
 		if (format == PBOX_FMT_FP16 && bits != 0x80000000)
 			half = random_fp16(x);
-		if (format == PBOX_FMT_FP32)
+		if (is_fp32(format))
 			memcpy(out + (size_t)i * 4, &bits, 4);
 		else
 			memcpy(out + (size_t)i * 2, &half, 2);
@@ -141,7 +149,7 @@ sim_widen(const uint8_t *p, unsigned format, uint32_t i)
 	uint16_t half;
 	float v;
 
-	if (format == PBOX_FMT_FP32) {
+	if (is_fp32(format)) {
 		memcpy(&v, p + (size_t)i * 4, 4);
 		return v;
 	}
@@ -197,7 +205,7 @@ sim_narrow(uint8_t *out, unsigned format, const float *v, uint32_t n)
 	for (uint32_t i = 0; i < n; i++) {
 		uint16_t half = format == PBOX_FMT_BF16 ? to_bf16(v[i]) : to_fp16(v[i]);
 
-		if (format == PBOX_FMT_FP32)
+		if (is_fp32(format))
 			memcpy(out + (size_t)i * 4, &v[i], 4);
 		else
 			memcpy(out + (size_t)i * 2, &half, 2);
@@ -212,6 +220,7 @@ struct summed {
 	unsigned pieces;
 	uint32_t elements;
 	const struct sim_slot *seen;
+	const struct sim_fragment *blocks; /* of a table in a format of blocks, else NULL */
 	uint64_t samples;
 };
 
@@ -226,7 +235,7 @@ static bool
 leaf(struct summed *m, const struct sim_push *k, float *out)
 {
 	const struct pbox_declare *d = declared(m, k);
-	unsigned size = pbox_format_size(d->push_format);
+	unsigned size = pbox_format_wide(d->push_format);
 	uint32_t weight = sim_weight(m->sc, k);
 	bool zero = sim_is_zero(m->sc, k);
 	uint8_t bytes[SIM_MTU];
@@ -236,6 +245,10 @@ leaf(struct summed *m, const struct sim_push *k, float *out)
 	for (unsigned i = 0; i < m->pieces && !zero; i++)
 		sim_contribution(m->sc, k, &m->piece[i], bytes + m->piece[i].at * size);
 	m->samples += weight;
+	if (m->blocks != NULL) {
+		memcpy(out, blocks_value(m->blocks, k->slot), m->elements * sizeof(*out));
+		return true;
+	}
 	for (uint32_t i = 0; i < m->elements; i++) {
 		out[i] = zero ? 0.0f : sim_widen(bytes, d->push_format, i);
 		if (d->op == PBOX_OP_WEIGHTED_MEAN && !zero)
@@ -251,7 +264,7 @@ round_once(const struct summed *m, const struct sim_push *k, float *v)
 	unsigned format = declared(m, k)->push_format;
 	uint8_t bytes[SIM_MTU];
 
-	if (format == PBOX_FMT_FP32)
+	if (is_fp32(format))
 		return;
 	sim_narrow(bytes, format, v, m->elements);
 	for (uint32_t i = 0; i < m->elements; i++)
@@ -318,7 +331,8 @@ tree_sum(const struct sim_scenario *sc, unsigned job, unsigned life, const struc
 		.piece = f->piece,
 		.pieces = f->pieces,
 		.elements = f->elements,
-		.seen = f->slot};
+		.seen = f->slot,
+		.blocks = blocks_are(sc, job, f) ? f : NULL};
 	unsigned width = 1;
 
 	while (width < sim_slots(&sc->job[job]))
@@ -493,7 +507,9 @@ advance(const struct sim_scenario *sc, unsigned job, unsigned life, struct sim_f
 		if (clip > 0.0f && fabsf(g[i]) > clip)
 			g[i] = copysignf(clip, g[i]);
 	}
-	if (d->mode == PBOX_MODE_ALLREDUCE)
+	if (blocks_are(sc, job, f))
+		blocks_version(sc, job, f, g);
+	else if (d->mode == PBOX_MODE_ALLREDUCE)
 		memcpy(f->param, g, f->elements * sizeof(float));
 	else if (d->optimiser <= PBOX_OPT_NESTEROV)
 		sgd_family(f, d->optimiser, v, g, round);

@@ -532,6 +532,27 @@ make_lanes(struct sim_scenario *sc, uint64_t seed)
 		sc->lanes = (unsigned)range(&r, 2, SIM_LANES);
 }
 
+/* What sums alone at one box is in a format of blocks, where nobody is given up. */
+static void
+make_blocks(struct sim_scenario *sc, uint64_t seed)
+{
+	for (unsigned i = 0; i < sc->jobs; i++) {
+		struct sim_job_spec *j = &sc->job[i];
+
+		for (unsigned t = 0; j->slots == 0 && !j->shrink && t < j->tables; t++) {
+			struct pbox_declare *d = &j->table[t].fixed;
+
+			if (j->table[t].law != &sim_law_rounds)
+				continue;
+			d->mode = PBOX_MODE_ALLREDUCE;
+			d->optimiser = PBOX_OPT_NONE;
+			d->push_format = d->pull_format = sim_mix(seed, i * SIM_TABLES + t) % 2 == 0
+								  ? PBOX_FMT_INT8
+								  : PBOX_FMT_MXFP4;
+		}
+	}
+}
+
 void
 sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limits *limits)
 {
@@ -573,6 +594,8 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 		units += sim_scenario_plans(sc, seed);
 	if (limits->recordings)
 		make_recordings(sc, seed);
+	if (limits->blocks)
+		make_blocks(sc, seed);
 	/* what all jobs need at least, up to generous windows; half of it may be kept for jobs that are not there */
 	sc->hold = units * (uint32_t)(1 + pbox_random_below(&r, one_in(&r, 2) ? 3 : 40));
 	if (sc->hold < 2 * units)

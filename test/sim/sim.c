@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "law_blocks.h"
 #include "law.h"
 
 #define TICK     (50 * MS)
@@ -137,6 +138,7 @@ void
 sim_forget_map(struct sim_job *j)
 {
 	for (uint32_t i = 0; i < j->n_fragments; i++) {
+		blocks_forget(&j->fragment[i]);
 		sim_reference_forget(&j->fragment[i]);
 		sim_moves_forget(&j->fragment[i]);
 		free(j->fragment[i].piece);

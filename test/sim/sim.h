@@ -188,7 +188,7 @@ struct sim_limits {
 	double loss;                           /* below 0: what the seed says */
 	bool crashes_shrink;                   /* policy shrink where a box crashes, too */
 	bool fleets;                           /* jobs at several boxes (scenario_fleets.c) */
-	bool moves;                            /* and their chunks move */
+	bool moves, blocks;                    /* chunks move; formats of blocks (law_blocks.c) */
 	bool recordings; /* copies of old frames are sent, and workers move (record.c) */
 };
 
@@ -277,8 +277,8 @@ struct sim_fragment {
 	bool ready; /* param holds version `version` */
 	uint32_t version;
 	float *param, *s0, *s1;
-	void *clock;        /* law_clock.c */
-	uint8_t *answer[2]; /* of the latest version and the one before, in the pull format */
+	void *clock, *blocks; /* law_clock.c, law_blocks.c */
+	uint8_t *answer[2];   /* of the latest version and the one before, in the pull format */
 	uint32_t weight[2];
 	unsigned contributors[2]; /* slots */
 	/* what was seen */
@@ -608,11 +608,11 @@ struct sim_job {
 		unsigned worker;
 	} given[SIM_GIVEN];
 	unsigned n_given;
-	bool shared;         /* each chunk is where it must be */
-	uint64_t run_before; /* of the straggler */
-	uint64_t mapped_run; /* of which the first box has given a map */
-	uint64_t woken;      /* the straggler was; 0: not yet */
-	unsigned life, done; /* workers that have finished this life */
+	bool shared;                /* each chunk is where it must be */
+	uint64_t run_before;        /* of the straggler */
+	uint64_t mapped_run;        /* of which the first box has given a map */
+	uint64_t woken;             /* the straggler was; 0: not yet */
+	unsigned kills, life, done; /* done: workers that have finished this life */
 	bool over;
 	unsigned down;             /* workers that were killed and have no session yet */
 	unsigned gone;             /* of a job by plan: that are not to come back */

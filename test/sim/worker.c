@@ -192,6 +192,7 @@ sim_worker_kill(struct sim *s, struct sim_worker *w)
 {
 	struct sim_worker old = *w;
 
+	s->job[w->job].kills++;
 	sim_program_drop(w);
 	sim_timing_forget(s, w);
 	if (w->w != NULL)

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef LAW_BLOCKS_H
+#define LAW_BLOCKS_H
+
+#include "sim.h"
+
+/*
+ * Tables in formats of blocks (R13.6), a part of the law of rounds: what contributions say, by the residuals that processes must
+ * have, and what the box's answer says.
+ */
+
+bool blocks_are(const struct sim_scenario *sc, unsigned job, const struct sim_fragment *f);
+/** An intact contribution reaches the box. @p first  of this round, since the box was started */
+void blocks_contribution(struct sim *s, unsigned job, struct sim_fragment *f,
+	const struct pbox_hdr *h, const uint8_t *payload, bool first);
+/** What the slot has brought to the round that is summed. */
+const float *blocks_value(const struct sim_fragment *f, unsigned slot);
+/** The version that is made of this sum: it becomes the parameters, and the box keeps a residual. */
+void blocks_version(
+	const struct sim_scenario *sc, unsigned job, struct sim_fragment *f, float *sum);
+/** Is it what a RESULT with that header says? */
+bool blocks_says(const struct sim_fragment *f, unsigned format, const struct pbox_hdr *h,
+	const void *payload, const uint8_t *want);
+void blocks_forget(struct sim_fragment *f);
+
+#endif /* LAW_BLOCKS_H */

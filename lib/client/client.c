@@ -29,7 +29,7 @@ pbox_client_name(const char *what, unsigned number)
 	} list[] = {{"format", pbox_format_name}, {"op", pbox_op_name},
 		{"optimiser", pbox_optimiser_name}, {"hyper", pbox_hyper_name},
 		{"policy", pbox_policy_name}, {"discipline", pbox_discipline_name}};
-	bool reserved = strcmp(what, "format") == 0 && pbox_format_size(number) == 0;
+	bool reserved = strcmp(what, "format") == 0 && pbox_format_wide(number) == 0;
 
 	for (unsigned i = 0; i < sizeof(list) / sizeof(list[0]) && !reserved; i++)
 		if (strcmp(what, list[i].what) == 0 && list[i].name(number)[0] != '?')

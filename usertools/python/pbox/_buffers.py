@@ -9,6 +9,7 @@ from typing import Any, Optional, Tuple
 from .errors import PBoxInvalid
 
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
+BLOCKS = ("int8", "mxfp4")  # formats of the wire alone: arrays are fp32, and the library encodes and decodes
 
 _TORCH_DTYPES = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16"}
 # struct codes of the buffer protocol; it has none for bf16, whose bits travel as uint16
@@ -53,6 +54,11 @@ class _Exported:
 # tensors of no elements have no address, and the library takes NULL for "not given"
 _EMPTY = ct.create_string_buffer(64)
 ADDRESS_OF_NOTHING = ct.addressof(_EMPTY)
+
+
+def arrays_of(wire: str) -> str:
+    """The format of a program's arrays, of a table with this one on the wire."""
+    return "fp32" if wire in BLOCKS else wire
 
 
 def format_of(obj: Any) -> Optional[str]:

@@ -243,6 +243,7 @@ class Table:
         self.tensors = tuple(tensors)
         self.push_format = push
         self.pull_format = pull
+        self.push_arrays, self.pull_arrays = _buffers.arrays_of(push), _buffers.arrays_of(pull)
         # the box would divide by the slots what was added once for each worker
         self._by_nodes_only = op == "mean" and client.slots != client.workers
         self._index = {t.name: i for i, t in enumerate(self.tensors)}
@@ -278,8 +279,8 @@ class Table:
             raise PBoxInvalid("inputs and outputs are of different tensors")
         io = (_lib.Io * max(1, len(numbers)))()
         keep: List[Any] = [io]
-        push = "fp32" if kind in (_lib.INIT, _lib.GIVE) else self.push_format
-        pull = "fp32" if kind == _lib.FETCH else self.pull_format
+        push = "fp32" if kind in (_lib.INIT, _lib.GIVE) else self.push_arrays
+        pull = "fp32" if kind == _lib.FETCH else self.pull_arrays
         for k, i in enumerate(numbers):
             t = self.tensors[i]
             io[k].tensor = i
@@ -371,14 +372,14 @@ class Table:
             io[k].tensor = i
             for j, part in enumerate(parts):
                 addresses[j * len(numbers) + k], ref = _buffers.address_of(
-                    part[i], t.elements, self.push_format, False, f"input '{t.name}' of node {j}")
+                    part[i], t.elements, self.push_arrays, False, f"input '{t.name}' of node {j}")
                 keep.append(ref)
             if outs is not None:
                 io[k].output, ref = _buffers.address_of(
-                    outs[i], t.elements, self.pull_format, True, f"output '{t.name}'")
+                    outs[i], t.elements, self.pull_arrays, True, f"output '{t.name}'")
                 keep.append(ref)
         if outs is not None:
-            self._check_apart(io, numbers, self.pull_format)
+            self._check_apart(io, numbers, self.pull_arrays)
         if weights is None:
             weights = [1] * len(parts)
         if len(weights) != len(parts):
@@ -736,7 +737,8 @@ class Client:
                 first_round: int = 0, discipline: str = "rounds") -> Table:
         """Declare a table and wait until all workers have. All workers declare the same tables
         in the same order. `push` and `pull` are the formats of arrays and wire: fp32, bf16 or
-        fp16; `op` is what a round makes of the contributions: sum, mean, sample_mean,
+        fp16; int8 or mxfp4 are those of the wire alone, both ways, with fp32 arrays and error feedback
+        inside (mode "all-reduce"). `op` is what a round makes of the contributions: sum, mean, sample_mean,
         weighted_mean. `first_round` is for a worker that was killed and goes on from its own
         checkpoint of round s: s + 1 (see Table.next_round). In a job that has not begun, rounds
         count from 1 all the same. ANY_ROUND: whatever round comes, for programs whose contributions

@@ -314,8 +314,8 @@ class Hooks(Case):
                                 **HERE)
         with self.assertRaisesRegex(pbox.PBoxInvalid, "DistributedDataParallel"):
             pbox.torch.register(model(), **HERE)
-        with self.assertRaisesRegex(pbox.PBoxInvalid, "compress is 'int8'"):
-            pbox.torch.register(FakeDDP(model()), compress="int8", **HERE)
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "compress is 'int4'"):
+            pbox.torch.register(FakeDDP(model()), compress="int4", **HERE)
         self.assertEqual(_session._sessions, {})
 
     def test_a_wait_that_goes_on_says_so(self):

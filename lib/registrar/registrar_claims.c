@@ -72,36 +72,58 @@ registrar_claims_end(const struct pbox_registrar *r, struct pbox_job *job, bool 
 	return true;
 }
 
-/* Of two workers that claim a slot the one that has heard of later owners has it, then the one of the lower number. */
+/* Of two workers that claim a slot the one has it that claims for a later round: the other has pushed nothing of that one. Then the one that
+ * has heard of later owners, then the one of the lower number. */
 static bool
-claims_more(const struct pbox_job *job, unsigned w, uint32_t edition, unsigned other)
+claims_more(const struct pbox_job *job, unsigned w, const struct pbox_work_ask *m, unsigned other)
 {
+	const struct work_member *o;
 	int32_t later;
 
 	if (other == PBOX_SLOT_NOBODY)
 		return true;
-	later = pbox_serial_diff(edition, work_member_of(job, other)->edition);
+	o = work_member_of(job, other);
+	later = pbox_serial_diff(m->round, o->claim_round);
+	if (later == 0)
+		later = pbox_serial_diff(m->edition, o->edition);
 	return later > 0 || (later == 0 && w < other);
+}
+
+uint32_t
+registrar_claims_round(struct pbox_job *job, uint32_t otherwise)
+{
+	const struct pbox_job_table *jt = job->table[TABLE];
+
+	if (jt->t.n_fragments == 0 || jt->restoring ||
+		registrar_rounds_look(job->table[TABLE]) == REGISTRAR_LOOK_GOES_ON ||
+		!jt->finished.known)
+		return otherwise;
+	return jt->finished.lowest + 1;
 }
 
 void
 registrar_claims_take(struct pbox_job *job, unsigned w, const struct pbox_work_ask *m)
 {
+	struct work_member *member = work_member_of(job, w);
 	uint16_t *map = job->owners.map[0];
 
+	PBOX_ASSERT(work_of(job)->claiming);
 	/* what it says once holds: it computes by that */
-	PBOX_ASSERT(work_of(job)->claiming && !work_member_of(job, w)->claimed);
+	if (member->claimed || job->table[TABLE]->restoring ||
+		(m->ranges > 0 && registrar_claims_round(job, m->round) != m->round))
+		return;
 	for (unsigned i = 0; i < m->ranges; i++) {
 		if (m->range[i].end > job->slots)
 			continue;
 		for (unsigned slot = m->range[i].first; slot < m->range[i].end; slot++)
-			if (claims_more(job, w, m->edition, registrar_owner_at(map, slot)))
+			if (claims_more(job, w, m, registrar_owner_at(map, slot)))
 				map[slot] =
 					(uint16_t)(w |
 						   (slot == m->range[i].first ? PBOX_SLOT_CUT : 0));
 	}
-	work_member_of(job, w)->edition = m->edition;
+	member->claim_round = m->round;
+	member->edition = m->edition;
 	if (pbox_serial_diff(m->edition, job->owners.edition) > 0)
 		job->owners.edition = m->edition;
-	work_member_of(job, w)->claimed = true;
+	member->claimed = true;
 }

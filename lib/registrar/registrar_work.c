@@ -440,7 +440,7 @@ tell_newcomer(const struct pbox_job *job, const struct pbox_work_ask *m, struct 
 }
 
 static void
-send_work(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_job *job,
+send_work(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job,
 	const struct pbox_work_ask *m, uint16_t again_ms)
 {
 	const struct pbox_job_owners *o = &job->owners;
@@ -460,7 +460,9 @@ send_work(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbo
 		}
 	a.plan = k->plan[in];
 	tell_newcomer(job, m, &a);
-	if (again_ms == 0) {
+	if (again_ms != 0) { /* R15.8a: for which round it is to say what it owns */
+		a.now = registrar_claims_round(job, m->round);
+	} else {
 		fits = registrar_owners_ranges(
 			job, work_map(job, m->round), f->hdr.worker, a.range, &a.ranges);
 		if (stolen || next) { /* after a round with steals slots are whose they were */
@@ -560,8 +562,7 @@ on_work(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *j
 	}
 	registrar_work_look(r, job);
 	if (k->claiming) {
-		if (!work_member_of(job, w)->claimed)
-			registrar_claims_take(job, w, &m);
+		registrar_claims_take(job, w, &m);
 		end_claims(r, job);
 		if (k->claiming) {
 			send_work(r, f, job, &m, CLAIM_AGAIN);

@@ -42,7 +42,7 @@ struct work_member {
 	bool had_begun; /* ... in the session before this one, */
 	uint64_t nonce; /* which was of the process with this one */
 	bool claimed;
-	uint32_t edition; /* that it claimed by */
+	uint32_t claim_round, edition; /* that it claimed for, and by */
 	struct registrar_work_seen seen;
 };
 
@@ -178,7 +178,9 @@ bool registrar_steal_gone(
 void registrar_steal_gone_before(struct pbox_job *job, unsigned w);
 
 /* registrar_claims.c: R15.8a */
-/* What a worker says that it owns. */
+/* The first round that some fragment has not finished; `otherwise` where that is not known yet, or there is no fragment. */
+uint32_t registrar_claims_round(struct pbox_job *job, uint32_t otherwise);
+/* What a worker says that it owns in that round. Of another one, or before that is known, nothing is noted: it says so again. */
 void registrar_claims_take(struct pbox_job *job, unsigned w, const struct pbox_work_ask *m);
 /* Has everybody had the time to? Then the owners are known: true. waits: one that lives has not said what it owns. */
 bool registrar_claims_end(const struct pbox_registrar *r, struct pbox_job *job, bool waits);

@@ -67,6 +67,8 @@ struct pbox_worker_question {
 	/* the worker's */
 	enum { QUESTION_NEW, QUESTION_SENT, QUESTION_PAUSED } state;
 	uint64_t again_at, began;
+	uint32_t
+		later; /* the round in progress, which the box is asked about instead; 0: about `round` */
 	struct pbox_worker_request request;
 	uint8_t payload[256], answer[1024];
 };

@@ -103,14 +103,45 @@ again_ns(uint16_t again_ms)
 	return (again_ms < AGAIN_MOST ? again_ms : AGAIN_MOST) * NS_PER_MS;
 }
 
-/** What the worker owns, as the ranges that its nodes consist of. */
+/** Does round a come after round b, or is it that (R6.1)? */
+static bool
+is_reached(uint32_t a, uint32_t b)
+{
+	return rounds_apart(a, b) >= 0;
+}
+
+/** What the worker owns now, as the ranges that its nodes consist of. */
 static uint16_t
-claim_nodes(const struct pbox_worker *w, struct pbox_slot_range *range)
+own_ranges(const struct pbox_worker *w, struct pbox_slot_range *range)
 {
 	for (unsigned i = 0; i < w->nodes; i++)
 		range[i] = (struct pbox_slot_range){
 			w->node[i].first, (uint16_t)pbox_node_end(w->node[i], w->slots)};
 	return w->nodes;
+}
+
+/** What it owns in a round: where a plan that it knows begins by then it has pushed nothing by the one before (R15.8a). */
+static uint16_t
+claim_ranges(const struct pbox_worker *w, uint32_t round, struct pbox_slot_range *range)
+{
+	const struct worker_plan *p = &w->plan;
+
+	if (p->next_from == 0 || !is_reached(round, p->next_from))
+		return own_ranges(w, range);
+	memcpy(range, p->next, p->next_ranges * sizeof(*range));
+	return p->next_ranges;
+}
+
+/** All fragments have finished the round that it asks about, and after a restart the box does not know any more who had which slots in it: it
+ * hears of the round in progress, and reports nothing of that (R15.8a). */
+static void
+ask_later(struct pbox_worker_question *q, struct pbox_work_ask *m)
+{
+	q->later = q->ok.now;
+	if (m->trained != PBOX_WORK_UNKNOWN)
+		m->trained += q->later - m->round;
+	m->round = q->later;
+	m->slots = 0;
 }
 
 static void
@@ -122,13 +153,16 @@ ask_work(struct pbox_worker *w, struct pbox_worker_question *q)
 	m.table = q->table->number;
 	m.edition = w->plan.edition;
 	m.ranges = 0;
+	q->later = 0;
 	if (q->kind == PBOX_WORKER_LOOK)
 		m.trained = PBOX_WORK_UNKNOWN;
 	if (newcomer)
 		m.slots = 0;
-	else
-		m.ranges = claim_nodes(w, m.range);
-	m.payloads = m.ranges < m.slots ? m.ranges : m.slots;
+	else if (q->ok.again_ms != 0 && rounds_apart(q->ok.now, m.round) > 0)
+		ask_later(q, &m);
+	m.payloads = w->nodes < m.slots ? w->nodes : m.slots;
+	if (!newcomer)
+		m.ranges = claim_ranges(w, m.round, m.range);
 	w->plan.asked_at = w->now;
 	question_send(w, q, PBOX_WORK, pbox_work_ask_encode(q->payload, sizeof(q->payload), &m));
 }
@@ -138,7 +172,7 @@ ask_task(struct pbox_worker *w, struct pbox_worker_question *q)
 {
 	struct pbox_task m = {.table = q->table->number, .round = q->work.round};
 
-	m.ranges = claim_nodes(w, m.range);
+	m.ranges = own_ranges(w, m.range);
 	question_send(w, q, PBOX_TASK, pbox_task_encode(q->payload, sizeof(q->payload), &m));
 }
 
@@ -150,13 +184,6 @@ question_ask(struct pbox_worker *w, struct pbox_worker_question *q)
 		ask_task(w, q);
 	else
 		ask_work(w, q);
-}
-
-/** Does round a come after round b, or is it that (R6.1)? */
-static bool
-is_reached(uint32_t a, uint32_t b)
-{
-	return rounds_apart(a, b) >= 0;
 }
 
 /** Are slots in that round, or may they be, others than they were? */
@@ -245,11 +272,28 @@ own_fails(struct pbox_client_error *err, int rc, const char *busy)
 			"the box gives this worker slots that the job does not have, or too many pieces");
 }
 
+/** What was heard is of a later round: until then its slots are what they were. */
+static void
+own_later(const struct pbox_worker *w, struct pbox_worker_question *q)
+{
+	struct pbox_work_ok *ok = &q->ok;
+
+	memcpy(ok->next_range, ok->range, sizeof(ok->range));
+	ok->next_ranges = ok->ranges;
+	ok->next_plan = ok->plan;
+	ok->next_from = q->later;
+	ok->ranges = own_ranges(w, ok->range);
+}
+
 static void
 work_own(struct pbox_worker *w, struct pbox_worker_question *q)
 {
 	struct worker_plan *p = &w->plan;
-	int rc = pbox_worker_own(w, q->ok.edition, q->ok.range, q->ok.ranges);
+	int rc;
+
+	if (q->later != 0)
+		own_later(w, q);
+	rc = pbox_worker_own(w, q->ok.edition, q->ok.range, q->ok.ranges);
 
 	if (rc != 0) {
 		own_fails(&q->err, rc,
@@ -257,6 +301,8 @@ work_own(struct pbox_worker *w, struct pbox_worker_question *q)
 	} else {
 		p->edition = q->ok.edition;
 		p->next_from = q->ok.next_from;
+		p->next_ranges = q->ok.next_ranges;
+		memcpy(p->next, q->ok.next_range, p->next_ranges * sizeof(*p->next));
 		p->again = false;
 		q->changed = true;
 		q->nodes = w->nodes;

@@ -22,9 +22,11 @@ struct worker_plan {
 	struct pbox_worker_question *replied, **replied_tail; /* for the host */
 	struct pbox_worker_question report;                   /* that nobody waits for */
 	bool reporting;                                       /* it is under way */
-	struct pbox_client_error late;   /* of the last one: it ends the next question */
-	uint64_t asked_at;               /* the last WORK */
-	uint32_t edition, next_from;     /* of the answer that the slots are from */
+	struct pbox_client_error late; /* of the last one: it ends the next question */
+	uint64_t asked_at;             /* the last WORK */
+	uint32_t edition, next_from;   /* of the answer that the slots are from */
+	uint16_t next_ranges;          /* ... which are the worker's from next_from on: */
+	struct pbox_slot_range next[PBOX_WORK_RANGES];
 	uint32_t number, members, leads; /* of the last answer */
 	bool again; /* the round of the last push was pushed again: its slots have changed in it */
 };

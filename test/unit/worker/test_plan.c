@@ -306,6 +306,38 @@ test_steal(void)
 	end();
 }
 
+/* The box was started again (R15.8a): one worker asks about a round that all fragments have finished, and owns in the round in progress what
+ * it had. It hears of that round, and goes on to have its slots in the one before. */
+static void
+test_round_over(void)
+{
+	begin();
+	round_of_both();
+	world_box_crash();
+	world_box_start();
+	for (unsigned i = 0; i < WORKERS; i++) {
+		ask(i, PBOX_WORKER_WORK, 1 + i);
+		program[i].q.deadline = world.now + 60 * SEC;
+	}
+	for (unsigned i = 0; i < WORKERS; i++) {
+		CU_ASSERT_EQUAL(reply(i), PBOX_C_OK);
+		CU_ASSERT(program[i].q.changed);
+		UNIT_EQ_U64(program[i].q.work.round, 1 + i);
+		UNIT_EQ_U64(program[i].q.ok.now, 2);
+		UNIT_EQ_U64(program[i].q.nodes, 1);
+		UNIT_EQ_U64(program[i].q.ok.range[0].first, i * SLOTS / WORKERS);
+	}
+	UNIT_EQ_U64(program[0].q.ok.next_from, 2);
+	UNIT_EQ_U64(program[0].q.ok.next_ranges, 1);
+	UNIT_EQ_U64(program[0].q.ok.next_range[0].end, SLOTS / WORKERS);
+	UNIT_EQ_U64(program[1].q.ok.next_from, 0);
+	/* so it asks before the round in progress, and both bring that */
+	CU_ASSERT_EQUAL(question(0, PBOX_WORKER_TURN, 2), PBOX_C_OK);
+	CU_ASSERT(program[0].q.changed);
+	round_of_both();
+	end();
+}
+
 /* Nothing waits for a worker that was shut. */
 static void
 test_shut(void)
@@ -329,6 +361,7 @@ const struct unit_test unit_tests[] = {
 	{"a silent box", test_silent_box},
 	{"a wrong time", test_wrong_time},
 	{"steal", test_steal},
+	{"a round that is over", test_round_over},
 	{"shut", test_shut},
 	{NULL, NULL},
 };

@@ -18,7 +18,7 @@ import sys
 import tempfile
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-LIBRARY = os.path.join(os.environ.get("PBOX_BUILD") or os.path.join(TOP, "build"), "lib/client/libpbox-client.so")
+LIBRARY = os.path.join(os.environ.get("PBOX_BUILD") or os.path.join(TOP, "build"), "lib/client/so/libpbox-client.so")
 HEADERS = [os.path.join(TOP, "lib", h) for h in ("worker/pbox_client_types.h", "client/pbox_client.h",
                                                  "client/pbox_client_transport.h")]
 ABI = os.path.join(TOP, "lib/client/libpbox-client.abi")

@@ -58,7 +58,7 @@ pbox_binary() {
 
 pbox_library() {
 	[[ -n ${PBOX_CLIENT_LIB:-} ]] && printf '%s\n' "$PBOX_CLIENT_LIB" && return 0
-	first_file "$PBOX_BUILD/lib/client/libpbox-client.so.1" "$PBOX_BUILD/lib/libpbox-client.so.1" ||
+	first_file "$PBOX_BUILD/lib/client/so/libpbox-client.so.1" "$PBOX_BUILD/lib/libpbox-client.so.1" ||
 		net_fail "no libpbox-client.so.1 in $PBOX_BUILD: build it first"
 }
 

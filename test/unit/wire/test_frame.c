@@ -409,7 +409,9 @@ test_fragment_sizes(void)
 	UNIT_EQ_U64(pbox_frag_elements(153, PBOX_FMT_FP32, PBOX_FMT_FP32), 0);
 	UNIT_EQ_U64(pbox_frag_elements(0, PBOX_FMT_FP32, PBOX_FMT_FP32), 0);
 	UNIT_EQ_U64(pbox_frag_elements(1500, PBOX_FMT_NONE, PBOX_FMT_FP32), 0);
-	UNIT_EQ_U64(pbox_frag_elements(1500, PBOX_FMT_FP32, 16), 0);
+	UNIT_EQ_U64(
+		pbox_frag_elements(1500, PBOX_FMT_INT8, PBOX_FMT_MXFP4), 352); /* R13.6: as fp32 */
+	UNIT_EQ_U64(pbox_frag_elements(1500, PBOX_FMT_FP32, 17), 0);
 	UNIT_EQ_U64(pbox_init_elements(1500), 352);
 }
 
@@ -428,8 +430,9 @@ test_names(void)
 	CU_ASSERT_STRING_EQUAL(pbox_errcode_name(PBOX_E_ELSEWHERE + 1), "?");
 	CU_ASSERT_STRING_EQUAL(pbox_format_name(PBOX_FMT_FP32), "fp32");
 	CU_ASSERT_STRING_EQUAL(pbox_format_name(4), "?");
-	CU_ASSERT_STRING_EQUAL(pbox_format_name(16), "?"); /* nobody is offered it */
-	CU_ASSERT_STRING_EQUAL(pbox_format_later(16), "int8");
+	CU_ASSERT_STRING_EQUAL(pbox_format_name(16), "int8");
+	CU_ASSERT_STRING_EQUAL(pbox_format_name(17), "?"); /* nobody is offered it */
+	CU_ASSERT_STRING_EQUAL(pbox_format_later(17), "int4");
 	CU_ASSERT_STRING_EQUAL(pbox_format_later(21), "?");
 	CU_ASSERT_STRING_EQUAL(pbox_format_later(PBOX_FMT_FP32), "?");
 	CU_ASSERT_STRING_EQUAL(pbox_discipline_name(1), "clock");

@@ -338,15 +338,15 @@ test_sets_where_rounds_wrap(void)
 static void
 test_formats_of_later_releases(void)
 {
-	struct pbox_client_table d = {.size = sizeof(d), .push_format = 16, .pull_format = 1};
+	struct pbox_client_table d = {.size = sizeof(d), .push_format = 17, .pull_format = 1};
 	struct pbox_client_error err;
 
 	CU_ASSERT_EQUAL(pbox_worker_check_table(&d, &err), PBOX_C_INVALID);
-	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "int8 is one of a later release"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "int4 is one of a later release"));
 	d.push_format = PBOX_FMT_BF16;
-	d.pull_format = 20;
+	d.pull_format = 19;
 	CU_ASSERT_EQUAL(pbox_worker_check_table(&d, &err), PBOX_C_INVALID);
-	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "mxfp4 is one of a later release"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "mxfp8 is one of a later release"));
 	d.pull_format = 21;
 	CU_ASSERT_EQUAL(pbox_worker_check_table(&d, &err), PBOX_C_INVALID);
 	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "does not exist"));

@@ -50,7 +50,8 @@ FLAGS = {"LAST": 0x01, "RETX": 0x02, "ECE": 0x04, "ZERO": 0x08, "AUTH": 0x10, "C
 LAST, RETX, ECE, ZERO, AUTH, CUT, HAVE, LATEST = FLAGS.values()
 KNOWN_FLAGS = 0xFF
 
-FORMATS = {"fp32": 1, "bf16": 2, "fp16": 3, "int8": 16, "mxfp4": 20}
+FORMATS = {"fp32": 1, "bf16": 2, "fp16": 3}
+BLOCK_FORMATS = {"int8": 16, "mxfp4": 20}  # R13.5; pbox_block.py has the codec
 FORMAT_NAMES = {number: name for name, number in FORMATS.items()}
 LATER_FORMATS = {"int4": 17, "int2": 18, "mxfp8": 19}
 FORMAT_SIZE = {1: 4, 2: 2, 3: 2}

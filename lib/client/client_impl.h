@@ -242,6 +242,10 @@ struct pbox_worker_question;
 /** A list of questions that have ended. Lock held. */
 void work_publish(struct pbox_worker_question *q);
 
+/* norm.c */
+struct pbox_worker_norm;
+void norm_publish(struct pbox_worker_norm *q);
+
 /* declare.c */
 struct declare_refusal {
 	struct cmd cmd;

@@ -149,6 +149,17 @@ PBOX_CLIENT_API int pbox_client_work(struct pbox_client *c, uint32_t table,
 /** 1: other workers own other slots than when this client asked last: call pbox_client_work() before the next round. */
 PBOX_CLIENT_API int pbox_client_work_due(struct pbox_client *c);
 /**
+ * The norm of a round of a table with two phases (pbox_client_table.hold): waits until all workers have pushed it.
+ *
+ * @param round     of the last push (pbox_client_next_round() - 1)
+ * @param max_norm  hyper-parameter 13 of the round, the same in all groups: the unit of what the box adds up
+ * @param out       its size set; the same at all workers, bit for bit, where known is 1
+ * @return 0; PBOX_C_LOST: the box was restarted, and this client pushes the round again (pbox_client_submit_again)
+ */
+PBOX_CLIENT_API int pbox_client_norm(struct pbox_client *c, uint32_t table, uint32_t round,
+	double max_norm, struct pbox_client_norm *out, unsigned timeout_ms,
+	struct pbox_client_error *err);
+/**
  * Slots that are stolen within a round (policy reassign): this client begins a slot of the round now. From the first call for a round on the box may
  * give slots that are not begun to other workers; pbox_client_nodes() is without them then.
  * @return 1; 0: this slot is not this worker's (any more), do not compute it; PBOX_C_INVALID

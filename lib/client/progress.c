@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include <pbox_worker_norm.h>
 #include <pbox_worker_plan.h>
 
 #include "client_impl.h"
@@ -220,6 +221,7 @@ progress_publish(struct pbox_client *c, uint64_t now, bool idle)
 	struct pbox_worker_op *done;
 	struct pbox_worker_request *answered;
 	struct pbox_worker_question *replied;
+	struct pbox_worker_norm *normed;
 	struct pbox_client_stats stats;
 	bool lost, declared;
 
@@ -227,12 +229,13 @@ progress_publish(struct pbox_client *c, uint64_t now, bool idle)
 	done = pbox_worker_finished(c->w);
 	answered = pbox_worker_answered(c->w);
 	replied = pbox_worker_replied(c->w);
+	normed = pbox_worker_normed(c->w);
 	lost = pbox_worker_state(c->w) == PBOX_WORKER_FAILED && c->fatal.code == 0;
 	declared = c->declare != NULL && !c->declare->ended &&
 		   c->declare->d.state != PBOX_WORKER_DECLARING;
 	lanes_unlock(c);
-	if (done == NULL && answered == NULL && replied == NULL && !lost && !declared && !idle &&
-		now - c->published_at < PUBLISH_EVERY)
+	if (done == NULL && answered == NULL && replied == NULL && normed == NULL && !lost &&
+		!declared && !idle && now - c->published_at < PUBLISH_EVERY)
 		return;
 	for (struct pbox_worker_op *op = done; op != NULL; op = op->next)
 		if (op->code !=
@@ -251,10 +254,12 @@ progress_publish(struct pbox_client *c, uint64_t now, bool idle)
 		c->fatal = *pbox_worker_error(c->w);
 	if (declared)
 		c->declare->ended = true;
-	if (done != NULL || answered != NULL || replied != NULL || lost || declared)
+	if (done != NULL || answered != NULL || replied != NULL || normed != NULL || lost ||
+		declared)
 		pthread_cond_broadcast(&c->cond);
 	publish_answered(answered);
 	work_publish(replied);
+	norm_publish(normed);
 	done = publish_finished(done);
 	pthread_mutex_unlock(&c->lock);
 	notify(c, done);

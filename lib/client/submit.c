@@ -354,7 +354,9 @@ pbox_client_submit_again(struct pbox_client *c, uint32_t table, const struct pbo
 	unsigned n, const void *const *in, const uint32_t *weight, unsigned nodes, uint8_t priority,
 	pbox_client_handle *handle, struct pbox_client_error *err)
 {
-	const struct submit s = {.kind = PBOX_CLIENT_PUSHPULL,
+	const struct table *t = client_table(c, table);
+	const struct submit s = {
+		.kind = t != NULL && t->info.hold ? PBOX_CLIENT_PUSH : PBOX_CLIENT_PUSHPULL,
 		.io = io,
 		.n = n,
 		.priority = priority,

@@ -58,13 +58,22 @@ struct pbox_fragment {
 } __attribute__((aligned(32)));
 _Static_assert(sizeof(struct pbox_fragment) == 32, "two fragments a cache line");
 
+/** The sum of a fragment's next round, in a table with two phases (R6.15). Owner: as of the fragment. */
+struct pbox_held {
+	uint32_t samples;
+	uint16_t contributors;
+	bool summed; /**< its contributions are gone, and the sum waits for the round's coefficient */
+};
+
 struct pbox_chunk {
 	float *param; /**< parameters, or the latest sums (pbox_chunk_frag_param) */
 	float *s0,
 		*s1; /**< optimiser state, or NULL; in a format of blocks s0 is the residual of the answers (R13.6) */
 	uint8_t *wire; /**< the same in the pull format when that is not fp32, or NULL */
 	struct pbox_fragment *fragment;
-	uint32_t *clocks; /**< pbox_table.clocks of each fragment, or NULL */
+	uint32_t *clocks;       /**< pbox_table.clocks of each fragment, or NULL */
+	float *hold;            /**< sums of a table with two phases, or NULL; */
+	struct pbox_held *held; /**< and what they are, by fragment */
 	uint32_t elements;
 	uint16_t fragments, group, endpoint;
 	uint16_t epoch; /**< of the map that has it here: frames for it say the same */
@@ -104,6 +113,7 @@ struct pbox_table_extent {
 struct pbox_table {
 	uint32_t id;
 	uint8_t mode, op, optimiser, push_format, pull_format, discipline;
+	bool hold;       /**< sums wait for a coefficient (R6.15) */
 	uint16_t clocks; /**< words that the discipline keeps of a fragment */
 	uint16_t vector; /**< bytes after the elements of RESULT and RESTORE (R14.10) */
 	uint16_t epoch;  /**< of its chunks */
@@ -141,7 +151,7 @@ struct pbox_table {
  * Lay out, place and allocate. Control thread. What cannot fit is refused before it is laid out: the
  * time that a table takes is bounded by the memory it gets, not by what a worker declares.
  *
- * @param t        formats, mode, op, optimiser, discipline, clocks, vector, epoch, boxes, box, box_load, frag_elements,
+ * @param t        formats, mode, op, optimiser, discipline, hold, clocks, vector, epoch, boxes, box, box_load, frag_elements,
  *                 init_elements, id and first_chunk_id are the caller's; the rest is filled
  * @param chunk_elements  wanted size of chunks (pbox_layout_chunk)
  * @param load     in/out, elements per endpoint (pbox_layout_place)
@@ -276,6 +286,8 @@ void pbox_schedule_age(struct pbox_schedule *s, uint32_t lowest);
  */
 int pbox_schedule_restore(struct pbox_schedule *s, enum pbox_optimiser kind,
 	const struct pbox_set *m, struct pbox_error *err);
+/** The value that a SET has given hyper-parameter @p id for just this round; false: none has. Any thread. */
+bool pbox_schedule_exact(const struct pbox_schedule *s, uint32_t round, unsigned id, double *value);
 /** Is what holds in @p round still there? A fragment that has come from another box may be too late. Any thread, while
  * nothing is appended to a schedule of 64 entries. */
 bool pbox_schedule_reaches(const struct pbox_schedule *s, uint32_t round);

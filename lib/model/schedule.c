@@ -255,6 +255,23 @@ pbox_schedule_reaches(const struct pbox_schedule *s, uint32_t round)
 	       pbox_serial_diff(from_of(&s->entry[count % PBOX_SCHEDULE]), round) <= 0;
 }
 
+bool
+pbox_schedule_exact(const struct pbox_schedule *s, uint32_t round, unsigned id, double *value)
+{
+	uint32_t count = atomic_load_explicit(&s->count, memory_order_acquire);
+	uint32_t used = count < PBOX_SCHEDULE ? count : PBOX_SCHEDULE;
+
+	for (uint32_t k = 0; k < used; k++) {
+		const struct pbox_schedule_entry *e = &s->entry[(count - 1 - k) % PBOX_SCHEDULE];
+
+		if (from_of(e) != round || (e->set & 1u << id) == 0)
+			continue;
+		*value = *pbox_hyper_at((struct pbox_hyper *)(uintptr_t)&e->hyper, id);
+		return true;
+	}
+	return false;
+}
+
 const struct pbox_hyper *
 pbox_schedule_at(struct pbox_schedule *s, uint32_t round)
 {

@@ -33,6 +33,16 @@ wire_bytes(const struct pbox_table *t, uint32_t elements)
 		full + pbox_payload_bytes(t->pull_format, elements % t->frag_elements));
 }
 
+/* The sums of a table with two phases. */
+static size_t
+hold_bytes(const struct pbox_table *t, uint32_t elements)
+{
+	return t->hold ? pbox_pad_line((size_t)elements * sizeof(float)) +
+				 pbox_pad_line(
+					 table_fragments_of(t, elements) * sizeof(struct pbox_held))
+		       : 0;
+}
+
 size_t
 table_chunk_bytes(const struct pbox_table *t, uint32_t elements)
 {
@@ -41,7 +51,7 @@ table_chunk_bytes(const struct pbox_table *t, uint32_t elements)
 
 	if (has_wire_copy(t))
 		n += wire_bytes(t, elements);
-	return n + clock_bytes(t, table_fragments_of(t, elements)) +
+	return n + hold_bytes(t, elements) + clock_bytes(t, table_fragments_of(t, elements)) +
 	       pbox_pad_line(table_fragments_of(t, elements) * sizeof(struct pbox_fragment));
 }
 
@@ -73,6 +83,12 @@ table_carve(uint8_t *at, const struct pbox_table *t, struct pbox_chunk *c)
 	if (has_wire_copy(t)) {
 		c->wire = at;
 		at += wire_bytes(t, c->elements);
+	}
+	if (t->hold) {
+		c->hold = (float *)(void *)at;
+		at += array;
+		c->held = (struct pbox_held *)(void *)at;
+		at += pbox_pad_line(c->fragments * sizeof(struct pbox_held));
 	}
 	if (t->clocks > 0) {
 		c->clocks = (uint32_t *)(void *)at;
@@ -158,7 +174,7 @@ fill_chunks(struct pbox_table *t)
 static size_t
 table_least_bytes(const struct pbox_table *t, const struct pbox_tensor *tensors, uint32_t n)
 {
-	size_t element = sizeof(float) * (1 + pbox_table_states(t));
+	size_t element = sizeof(float) * (1 + pbox_table_states(t) + t->hold);
 	uint64_t all = 0;
 	size_t bytes;
 

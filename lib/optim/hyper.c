@@ -75,6 +75,10 @@ pbox_hyper_check_part(const struct pbox_hyper *h, enum pbox_optimiser kind)
 		return "steps must be a whole number, -2^53 to 2^53";
 	if (h->maximize != 0.0 && h->maximize != 1.0)
 		return "maximize must be 0 or 1";
+	if (!(h->coefficient == -1.0 || (h->coefficient >= 0.0 && h->coefficient <= 1.0)))
+		return "coefficient must be above 0 and at most 1, or -1 (skip)";
+	if (!(in_fp32(h->max_norm) && h->max_norm >= 0.0))
+		return "max_norm must be a finite number, 0 (off) or more";
 	return def->refuses != NULL ? def->refuses(h) : NULL;
 }
 

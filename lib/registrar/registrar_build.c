@@ -103,6 +103,7 @@ build(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 		.op = d->op,
 		.optimiser = d->optimiser,
 		.discipline = d->discipline,
+		.hold = (d->flags & PBOX_DECLARE_HOLD) != 0,
 		.clocks = (uint16_t)pbox_shard_clocks(d->discipline, job->workers),
 		.vector = (uint16_t)vector,
 		.epoch = epoch_of(r, jt),

@@ -194,8 +194,9 @@ bool registrar_boxes_declare(
 bool registrar_boxes_share(
 	const struct pbox_registrar *r, struct pbox_job *job, struct pbox_table *t);
 /* registrar_unsupported.c: capabilities of each box (R4.10). */
-#define REGISTRAR_CAN \
-	(1u << PBOX_CAN_SLOTS | 1u << PBOX_CAN_CLOCK | 1u << PBOX_CAN_WORK | 1u << PBOX_CAN_BLOCK)
+#define REGISTRAR_CAN                                                        \
+	(1u << PBOX_CAN_SLOTS | 1u << PBOX_CAN_CLOCK | 1u << PBOX_CAN_WORK | \
+		1u << PBOX_CAN_BLOCK | 1u << PBOX_CAN_NORM)
 /* And of this one. */
 static inline uint32_t
 registrar_can(const struct pbox_registrar *r)

@@ -106,6 +106,14 @@ request_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_jo
 			m.group);
 		return;
 	}
+	for (unsigned i = 0; i < m.count && !jt->t.hold; i++)
+		if (m.param[i].id == PBOX_HYPER_COEFFICIENT ||
+			m.param[i].id == PBOX_HYPER_MAX_NORM) {
+			registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m.from_round,
+				"table %u has no two phases a round (HOLD), and no %s", m.table,
+				pbox_hyper_name(m.param[i].id));
+			return;
+		}
 	code = set(r, job, jt, &m, &err);
 	if (code == UNKNOWN)
 		return; /* a worker repeats what is not answered */

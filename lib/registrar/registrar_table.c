@@ -97,6 +97,32 @@ bad_block(const struct pbox_registrar *r, const struct pbox_job *job, const stru
 	return PBOX_E_UNSUPPORTED;
 }
 
+/* What a table with two phases a round cannot be (R6.15). True: refused, with its name. */
+static bool
+bad_hold(const struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_declare *m,
+	struct pbox_error *err)
+{
+	const char *bad = NULL;
+
+	if ((m->flags & PBOX_DECLARE_HOLD) == 0)
+		return false;
+	if (m->mode != PBOX_MODE_OPTIMISER)
+		bad = "mode 0: there gradients come back as their mean, and the worker can clip them itself";
+	else if (m->discipline != PBOX_DISCIPLINE_ROUNDS)
+		bad = "discipline clock, which has no rounds";
+	else if (registrar_is_planned(job))
+		bad = "policy reassign: take policy wait";
+	else if (job->policy == PBOX_POLICY_SHRINK)
+		bad = "policy shrink: take policy wait";
+	else if (r->conf.boxes.boxes > 1)
+		bad = "several boxes: take a job at one box";
+	if (bad != NULL)
+		pbox_fail(err, PBOX_E_UNSUPPORTED,
+			"table %u: this box does not have two phases a round (HOLD, max_norm=) with %s",
+			m->table, bad);
+	return bad != NULL;
+}
+
 /* One page; 0 or a protocol error with err filled. */
 static int
 take_page(struct pbox_job_table *jt, unsigned w, const struct pbox_declare *m,
@@ -159,6 +185,10 @@ take_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_j
 		bad = "with policy reassign a job has one table, with the optimiser on the box and an op other than weighted_mean: use policy wait for others";
 	if (bad != NULL) {
 		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m.table, "table %u: %s", m.table, bad);
+		return;
+	}
+	if (bad_hold(r, job, &m, &err)) {
+		registrar_refuse(r, f, PBOX_E_UNSUPPORTED, m.table, "%s", err.text);
 		return;
 	}
 	code = bad_block(r, job, &m, &err);

@@ -33,7 +33,7 @@ enum discipline_cut {
 	CUT_PASSED, /* the fragment has no such version any more */
 };
 
-/* g is a fragment that is not being restored, except in report. The first three are called for packets. */
+/* g is a fragment that is not being restored, except in report. contribute, pull, burst and norm are called for packets. */
 struct discipline {
 	/* A PUSH or PUSHPULL, of a format and length that fit; its fragment may be closed. True: the packet is
 	 * held. */
@@ -44,6 +44,8 @@ struct discipline {
 	/* A fragment of pbox_shard.ready, where contribute or members have put it, at the end of the burst or
 	 * sooner (shard_finish_ready). next: what follows it there, of the same job and discipline; or NULL. */
 	void (*burst)(struct pbox_shard *s, const struct target *g, const struct target *next);
+	/* A NORM (R6.15). NULL: there is none. */
+	void (*norm)(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 	/* The workers that its record waits for: set their bits of `set`, which is empty. */
 	void (*missing)(const struct target *g, uint64_t *set);
 	/* What `why` says of it besides; NULL: nothing. */

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "rounds.h"
+#include "hold.h"
 #include "verdict.h"
 
 /* The record of the round in progress; NULL: all are taken. */
@@ -478,6 +478,8 @@ contribute_named(struct pbox_shard *s, const struct target *g, const struct pbox
 static bool
 rounds_contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
+	if (__builtin_expect(g->st->t->hold, 0) && hold_contribute(s, g, f))
+		return false;
 	if (__builtin_expect(g->j->named, 0))
 		return contribute_named(s, g, f);
 	return contribute(s, g, f, (struct slots){.first = f->hdr.worker, .n = 1});
@@ -506,6 +508,8 @@ rounds_pull(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 		       g->st->t->mode == PBOX_MODE_ALLREDUCE;
 	struct pbox_record *r = g->fragment->record;
 
+	if (__builtin_expect(g->st->t->hold, 0) && hold_pull(s, g, f))
+		return;
 	if (!latest && ahead > 1) {
 		shard_count(s, PBOX_SS_DROP_ROUND_FUTURE);
 		return;
@@ -621,13 +625,14 @@ static size_t
 rounds_bytes(const struct pbox_table *t, unsigned workers)
 {
 	(void)workers;
-	return t->n_groups * sizeof(struct rounds_group[2]);
+	return t->n_groups * sizeof(struct rounds_group[2]) + hold_bytes_of(t);
 }
 
 const struct discipline rounds_discipline = {
 	.contribute = rounds_contribute,
 	.pull = rounds_pull,
 	.burst = rounds_burst,
+	.norm = hold_norm,
 	.missing = rounds_missing,
 	.wait = rounds_wait_says,
 	.members = rounds_members,

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "rounds.h"
+#include "hold.h"
 
 /* Packets that go back together. */
 #define RELEASE_BATCH 64
@@ -365,12 +365,41 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rec
 	return true;
 }
 
+/* The same in a table with two phases: the sum waits, and the packets go back. */
+static __attribute__((noinline, cold)) bool
+finish_sum(struct pbox_shard *s, const struct target *g)
+{
+	struct pbox_table *t = g->st->t;
+	struct pbox_record *r = g->fragment->record;
+	unsigned n = g->j->slots, arrived = r->arrived;
+	struct pbox_sources src = sources(s, g, 0, n);
+	uint64_t samples = samples_of(g->j, r);
+	float *to = hold_store(g), by = factor(t, arrived, samples);
+
+	if (rounds_scalars(g->st, g->c->group, g->fragment->version + 1)->maximize)
+		by = -by;
+	s->conf.reduce->sum(to, &src, 0, g->elements);
+	if (src.intact != NULL && !*src.intact) {
+		take_back(s, g, r->round.folded, n);
+		return false;
+	}
+	if (by != 1.0f)
+		s->conf.reduce->scale(to, by, 0.0f, g->elements);
+	PBOX_ASSERT(arrived == r->round.need && arrived <= n && !is_restoring(g));
+	rounds_release(s, g->j, r, r->round.folded, n);
+	hold_summed(s, g, arrived, samples);
+	rounds_close(s, g);
+	return true;
+}
+
 static bool
 rounds_finish(struct pbox_shard *s, const struct target *g, const struct pbox_record *next)
 {
 	struct pbox_staging *staging = g->st->staging;
 	bool done;
 
+	if (__builtin_expect(g->st->t->hold, 0))
+		return finish_sum(s, g);
 	if (__builtin_expect(staging != NULL, 0))
 		shard_staging_before(staging, g);
 	done = finish_round(s, g, next);

@@ -147,7 +147,7 @@ check_payload(const struct pbox_frame *f, const struct target *g)
 	uint32_t elements = g->elements;
 	unsigned format = t->push_format;
 
-	if (h->type == PBOX_PULL)
+	if (h->type == PBOX_PULL || h->type == PBOX_NORM)
 		return h->length == 0 ? 0 : PBOX_SS_DROP_LENGTH;
 	if (h->type == PBOX_RESTORE) {
 		format = shard_copy_format(t);
@@ -288,6 +288,13 @@ act(struct pbox_shard *s, struct target *g, const struct pbox_frame *f)
 			shard_fetch_left(s, g, f);
 		else
 			shard_fetch(s, g, f);
+	} else if (f->hdr.type == PBOX_NORM) {
+		if ((g->fragment->closed & PBOX_FRAGMENT_NOT_HERE) != 0)
+			shard_send_unready(s, g, f);
+		else if (g->st->discipline->norm == NULL)
+			shard_unsupported(s, g, f, PBOX_SS_RX_PULL);
+		else
+			g->st->discipline->norm(s, g, f);
 	} else if (f->hdr.type == PBOX_RESTORE) {
 		shard_send_batch(s);
 		shard_restore(s, g, f);
@@ -301,7 +308,7 @@ static bool
 shard_is_ours(unsigned type)
 {
 	return verdict_is_contribution(type) || type == PBOX_PULL || type == PBOX_INIT ||
-	       type == PBOX_RESTORE || type == PBOX_FETCH || type == PBOX_PING;
+	       type == PBOX_RESTORE || type == PBOX_FETCH || type == PBOX_NORM || type == PBOX_PING;
 }
 
 static void

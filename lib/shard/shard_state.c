@@ -219,7 +219,9 @@ shard_give(struct pbox_shard *s, const struct target *g, const struct pbox_frame
 
 	if (!stands(s, g, f))
 		return;
-	if (r != NULL && r->arrived > 0) { /* it was computed with what is here */
+	if ((r != NULL && r->arrived > 0) ||
+		(g->c->held != NULL &&
+			g->c->held[g->frag].summed)) { /* it was computed with what is here */
 		shard_count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
 		shard_send_error(s, g, f, PBOX_E_BAD_REQUEST);
 		return;

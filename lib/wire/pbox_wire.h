@@ -65,7 +65,8 @@ enum pbox_mode {
 #define PBOX_DECLARE_RESTORE  0x1u /**< the sender holds versions of the table's fragments (R10.2) */
 #define PBOX_DECLARE_CONTINUE 0x2u /**< it goes on in a run that may have begun (R12.6) */
 #define PBOX_DECLARE_MIXED    0x4u /**< of a later release: contributions in several formats */
-#define PBOX_DECLARE_KNOWN    0x3u
+#define PBOX_DECLARE_HOLD     0x8u /**< rounds have two phases: sums wait for a coefficient (R6.15) */
+#define PBOX_DECLARE_KNOWN    0xBu
 #define PBOX_DECLARE_ARGS     0xFFFF00u /**< fmt_arg of push, and of pull */
 
 /** Bytes of the tag after the payload of a frame with these flags. */

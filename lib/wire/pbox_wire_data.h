@@ -17,6 +17,7 @@
  */
 
 #include "pbox_wire.h"
+#include "pbox_wire_at.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -371,6 +372,71 @@ pbox_part_get(const struct pbox_hdr *h)
 {
 	return (struct pbox_part){
 		.version = h->round, .offset = h->base, .samples = h->weight, .array = h->aux};
+}
+
+/* ---- NORM ---------------------------------------------------------------------------------- */
+
+/** Payload of a NORM_OK that has the sum (R6.15). */
+#define PBOX_NORM_LEN 40
+
+/** What a core has of the sum of squares of a round: whole numbers, so that adding them up in any order gives the same. */
+struct pbox_norm {
+	uint64_t square[3]; /**< 192 bits, the lowest first; the unit is that of pbox_norm_unit() */
+	uint32_t
+		fragments; /**< that it is of; 0: it is not there any more, and the coefficient is */
+	uint32_t
+		non_finite; /**< elements that are no finite number, or beyond what the sum can take */
+	double coefficient; /**< that the box has of the round (SET id 12); 0: none yet */
+};
+
+static inline void
+pbox_norm_put(uint8_t *p, const struct pbox_norm *m)
+{
+	uint64_t bits;
+
+	for (unsigned i = 0; i < 3; i++)
+		pbox_st64(p + 8 * i, m->square[i]);
+	pbox_st32(p + 24, m->fragments);
+	pbox_st32(p + 28, m->non_finite);
+	memcpy(&bits, &m->coefficient, 8);
+	pbox_st64(p + 32, bits);
+}
+
+static inline struct pbox_norm
+pbox_norm_get(const uint8_t *p)
+{
+	struct pbox_norm m = {.fragments = pbox_ld32(p + 24), .non_finite = pbox_ld32(p + 28)};
+	uint64_t bits = pbox_ld64(p + 32);
+
+	for (unsigned i = 0; i < 3; i++)
+		m.square[i] = pbox_ld64(p + 8 * i);
+	memcpy(&m.coefficient, &bits, 8);
+	return m;
+}
+
+static inline void
+pbox_norm_add(uint64_t to[3], const uint64_t x[3])
+{
+	unsigned __int128 sum = 0;
+
+	for (unsigned i = 0; i < 3; i++) {
+		sum += (unsigned __int128)to[i] + x[i];
+		to[i] = (uint64_t)sum;
+		sum >>= 64;
+	}
+}
+
+/** Of NORM_OK without a payload: the first worker that a fragment waits for, or PBOX_WAIT_NOBODY. */
+static inline uint32_t
+pbox_norm_missing_get(const struct pbox_hdr *h)
+{
+	return h->weight;
+}
+
+static inline void
+pbox_norm_missing_put(struct pbox_hdr *h, uint32_t worker)
+{
+	h->weight = worker;
 }
 
 /* ---- RESTORE ------------------------------------------------------------------------------- */

@@ -66,7 +66,9 @@ extern "C" {
 	X(PBOX_RESTORE_OK, 0x29, RESTORE_OK) \
 	X(PBOX_MOVED, 0x2A, MOVED)           \
 	X(PBOX_FETCH, 0x2B, FETCH)           \
-	X(PBOX_FETCHED, 0x2C, FETCHED)
+	X(PBOX_FETCHED, 0x2C, FETCHED)       \
+	X(PBOX_NORM, 0x2D, NORM)             \
+	X(PBOX_NORM_OK, 0x2E, NORM_OK)
 enum pbox_type { PBOX_TYPES(PBOX_LIST_SYMBOL) };
 
 /** Formats of elements (R2.3), with their bytes: those narrower than fp32, and all. */
@@ -135,7 +137,9 @@ enum pbox_restore { PBOX_RESTORES(PBOX_LIST_SYMBOL) };
 	X(PBOX_HYPER_EPS, 7, eps)                   \
 	X(PBOX_HYPER_CLIP_VALUE, 8, clip_value)     \
 	X(PBOX_HYPER_STEPS, 9, steps)               \
-	X(PBOX_HYPER_MAXIMIZE, 11, maximize)
+	X(PBOX_HYPER_MAXIMIZE, 11, maximize)        \
+	X(PBOX_HYPER_COEFFICIENT, 12, coefficient)  \
+	X(PBOX_HYPER_MAX_NORM, 13, max_norm)
 enum pbox_hyper_id { PBOX_HYPERS(PBOX_LIST_SYMBOL) PBOX_HYPER_IDS };
 
 /** Codes of ERROR (R9.1). */
@@ -181,7 +185,8 @@ enum pbox_policy {
 	X(PBOX_CAN_BLOCK, 2, block) \
 	X(PBOX_CAN_WORK, 3, work)   \
 	X(PBOX_CAN_BOXES, 4, boxes) \
-	X(PBOX_CAN_SLOTS, 6, slots)
+	X(PBOX_CAN_SLOTS, 6, slots) \
+	X(PBOX_CAN_NORM, 7, norm)
 enum pbox_capability { PBOX_CAPABILITIES(PBOX_LIST_SYMBOL) };
 
 /** Why a frame was refused (R2.1), in the order of the checks: X(symbol, number, name, help). The counters of

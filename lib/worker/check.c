@@ -121,6 +121,11 @@ pbox_worker_check_table(const struct pbox_client_table *d, struct pbox_client_er
 		return pbox_client_fail(err, PBOX_C_INVALID,
 			"a table in clocks takes op sum and optimiser add (mode 1), not %s and %s: its optimiser runs at the workers, which push updates",
 			pbox_op_name(d->op), pbox_optimiser_name(d->optimiser));
+	if (d->hold > 1 || (d->hold && (d->mode != PBOX_MODE_OPTIMISER ||
+					       d->discipline != PBOX_DISCIPLINE_ROUNDS)))
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"hold is %u; 0, or 1 (two phases a round) in mode 1 and rounds, is taken",
+			d->hold);
 	later = pbox_format_later(
 		pbox_format_later(d->push_format)[0] != '?' ? d->push_format : d->pull_format);
 	if (later[0] != '?')

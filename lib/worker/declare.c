@@ -127,7 +127,9 @@ declare_check(const struct session *s, const struct pbox_client_table *what, boo
 {
 	const struct worker_discipline *discipline = discipline_of[what->discipline];
 	bool block = pbox_format_is_block(what->push_format);
-	uint32_t lacks = (discipline->needs | (block ? 1u << PBOX_CAN_BLOCK : 0)) & ~s->can;
+	uint32_t lacks = (discipline->needs | (block ? 1u << PBOX_CAN_BLOCK : 0) |
+				 (what->hold ? 1u << PBOX_CAN_NORM : 0)) &
+			 ~s->can;
 
 	if (lacks == 0)
 		return block ? declare_check_block(s, what, own_data, err) : 0;
@@ -161,6 +163,8 @@ declare_begin(struct session *s, struct declaring *g)
 	/* others push to a table in clocks without it: a box that has been started again meanwhile has such pushes */
 	if (goes_on(s, g) || (discipline->vector != NULL && w->count.restarts > 0))
 		g->t->flags = PBOX_DECLARE_CONTINUE;
+	if (what->hold)
+		g->t->flags |= PBOX_DECLARE_HOLD;
 	if (g->d->restores)
 		g->t->flags |= PBOX_DECLARE_RESTORE;
 	return 0;

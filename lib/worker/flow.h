@@ -232,7 +232,7 @@ struct pbox_worker_table {
 	bool resumed;       /* its rounds go on where the program says (first_round) */
 	bool gained;        /* the worker has got slots in a round (R15.8), which ... */
 	uint32_t gained_in; /* ... is this one, and the program has not asked for them yet */
-	uint32_t flags;     /* of its DECLARE: PBOX_DECLARE_CONTINUE */
+	uint32_t flags;     /* of its DECLARE: PBOX_DECLARE_CONTINUE, PBOX_DECLARE_HOLD */
 };
 
 /*

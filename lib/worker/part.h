@@ -47,6 +47,7 @@ extern const struct worker_part boxes_part;
 extern const struct worker_part homes_part;
 extern const struct worker_part carry_part;
 extern const struct worker_part plan_part;
+extern const struct worker_part norm_part;
 
 /** @p part  all of them, then NULL */
 void part_begin(struct pbox_worker *w, const struct worker_part *const *part);

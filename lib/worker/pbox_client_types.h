@@ -205,6 +205,22 @@ struct pbox_client_table {
 	 * other workers. Such a table goes on after a restart of the box in
 	 * jobs of 256 workers at most; in larger ones it ends (PBOX_C_LOST). */
 	uint8_t discipline;
+	/** 1: rounds have two phases, for which the box keeps one fp32 array more: pushes (PUSH alone) are summed, pbox_client_norm() says
+	 * the norm of the sums, all workers SET the same coefficient (hyper-parameter 12) for the round, and the first PULL after that
+	 * makes the step, of coefficient x sum. With mode 1, at one box, policy wait. */
+	uint8_t hold;
+};
+
+/** The norm of a round (pbox_client_norm). */
+struct pbox_client_norm {
+	size_t size; /**< sizeof(struct pbox_client_norm) */
+	/** The sum of the squares of all elements, scaled as op says: the norm is its root. With non-finite ones, of the others. */
+	double square;
+	uint64_t non_finite; /**< elements that are none, or beyond 2^55 x max_norm */
+	double coefficient;  /**< that the box has of this round already; 0: none */
+	/** 0: square and non_finite are not known any more, as the box was restarted after the coefficient was set: that holds, or, if it
+	 * is 0, the box has the version of the round, and it is there to be pulled. */
+	uint32_t known;
 };
 
 /** How to push or pull, of a table in clocks; zeroed but for its size. */

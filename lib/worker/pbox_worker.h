@@ -230,6 +230,7 @@ struct pbox_worker_table_info {
 	uint32_t
 		base; /**< its version when it was declared: the first push is the round after it */
 	bool resumed; /**< the program said that round (first_round) */
+	bool hold;    /**< its rounds have two phases */
 	/* its layout, for a host that makes data frames itself */
 	uint16_t map_epoch;
 	uint32_t chunks;

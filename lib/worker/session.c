@@ -235,7 +235,9 @@ open_frame(struct session *s, const struct rx_frame *f)
 	rejoin_heard(s);
 	if (h->type == PBOX_MOVED)
 		return;
-	if (h->type >= PBOX_FIRST_DATA_TYPE || (error && h->length == 0))
+	if (h->type == PBOX_NORM_OK)
+		part_frame(s, f);
+	else if (h->type >= PBOX_FIRST_DATA_TYPE || (error && h->length == 0))
 		transfer_frame(s, f);
 	else if (h->type != PBOX_PONG && !part_frame(s, f))
 		request_frame(s, f);

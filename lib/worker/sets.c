@@ -39,10 +39,24 @@ sets_at(const struct pbox_worker_table *t, unsigned i)
 	return &t->sets->set[i];
 }
 
+/** It holds for one round alone (R6.15): with a later one it would be that one's. */
+static void
+drop_coefficient(struct pbox_set *m)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < m->count; i++)
+		if (m->param[i].id != PBOX_HYPER_COEFFICIENT)
+			m->param[n++] = m->param[i];
+	m->count = (uint16_t)n;
+}
+
 /** The values of @p from replace those of @p to. */
 static void
 sets_merge(struct pbox_set *to, const struct pbox_set *from)
 {
+	if (to->from_round != from->from_round)
+		drop_coefficient(to);
 	for (unsigned i = 0; i < from->count; i++) {
 		unsigned k = 0;
 

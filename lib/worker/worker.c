@@ -47,7 +47,7 @@ worker_copy_conf(struct pbox_worker *w, const struct pbox_client_conf *conf)
 }
 
 static const struct worker_part *const all_parts[] = {
-	&boxes_part, &homes_part, &carry_part, &plan_part, NULL};
+	&boxes_part, &homes_part, &carry_part, &plan_part, &norm_part, NULL};
 
 struct pbox_worker *
 pbox_worker_create(const struct pbox_client_conf *conf, const struct sockaddr_in *box,
@@ -268,6 +268,7 @@ pbox_worker_table_info(const struct pbox_worker_table *t, struct pbox_worker_tab
 		.tensors = t->n,
 		.base = t->base_version,
 		.resumed = t->resumed,
+		.hold = (t->flags & PBOX_DECLARE_HOLD) != 0,
 		.map_epoch = t->map_epoch,
 		.chunks = t->chunks,
 		.frag_elements = t->frag_elements};

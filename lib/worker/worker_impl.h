@@ -26,6 +26,7 @@
  *     times.c             how long each box takes (times.h)
  *     request.c           control requests and their repetition
  *     plan.c              work by plan: what is asked of the box, and when (pbox_worker_plan.h)
+ *     norm.c              the norm of a round (pbox_worker_norm.h)
  *     task.c              slots that others do within a round
  *     nodes.c             which nodes of the tree over the job's slots this worker brings
  *     worker_rounds.c worker_clock.c    the discipline of a table (worker_discipline.h): versions, answers, losses
@@ -57,6 +58,7 @@
 #include "handshake.h"
 #include "homes.h"
 #include "link.h"
+#include "norm.h"
 #include "part.h"
 #include "pbox_worker.h"
 #include "plan.h"
@@ -260,6 +262,7 @@ struct pbox_worker {
 	struct pbox_boxes_ok list; /* of the first box, if there are several */
 	struct homes homes;
 	struct carries carries;
+	struct norms norms;
 	struct sockaddr_in named[WORKER_BOXES]; /* by the program; n_named 0: one */
 	unsigned n_named;
 	uint16_t worker, workers; /* of the first WELCOME */

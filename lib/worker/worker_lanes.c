@@ -89,8 +89,9 @@ is_own(const struct session *s, const struct rx_frame *f)
 	const struct chunk_ref *ref;
 
 	if (!f->sure || h->type < PBOX_FIRST_DATA_TYPE || h->type == PBOX_MOVED ||
-		h->token != s->token || h->incarnation != s->incarnation ||
-		h->job != s->job_number || h->worker != s->w->worker || !session_from(s, &f->from))
+		h->type == PBOX_NORM_OK || h->token != s->token ||
+		h->incarnation != s->incarnation || h->job != s->job_number ||
+		h->worker != s->w->worker || !session_from(s, &f->from))
 		return false;
 	ref = chunks_find(s->w, h->chunk);
 	return ref != NULL && ref->table->chunk[ref->chunk].box == s->index &&

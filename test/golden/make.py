@@ -21,7 +21,7 @@ from pbox_proto import Header, TYPE
 BOX = 0x0123456789ABCDEF, 7, 2, 0xCAFEBABE  # token, job, worker, incarnation
 VALUES = [1.0, -2.5, 0.15625, 0.0, 65504.0, -0.0, 2.0 ** -14, 3.0]
 FROM_BOX = {"RETRY", "WELCOME", "DECLARED", "MAPPED", "SET_OK", "STATUS_OK", "LEFT", "ERROR",
-            "PONG", "NOT_READY", "PUSH_OK", "RESULT", "WAIT", "INIT_OK", "RESTORE_OK", "FETCHED",
+            "PONG", "NOT_READY", "PUSH_OK", "RESULT", "WAIT", "INIT_OK", "RESTORE_OK", "FETCHED", "NORM_OK",
             "WORK_OK", "TASK_OK", "BOXES_OK", "STATS_OK", "HOMES_OK", "MOVED"}
 
 
@@ -273,6 +273,13 @@ def state_frames(s):
     s.elements("init that gives state", "R6.14",
                data("INIT", flags=proto.LATEST, base=352, aux=2), 1)
     s.control("set of steps", "R6.14", proto.Set(0, 1, 1, [[9, 1000.0]]))
+    s.add("norm", "R6.15", data("NORM"))
+    s.add("norm that asks who is missing", "R6.15", data("NORM", flags=proto.RETX))
+    s.add("norm_ok before the sums", "R6.15", data("NORM_OK", weight=2))
+    s.add("norm_ok", "R6.15", data("NORM_OK"), struct.pack("<QQQIId", 0x0123456789ABCDEF, 5, 0, 3, 1, 0.0))
+    s.add("norm_ok after a restart", "R6.15", data("NORM_OK"), struct.pack("<QQQIId", 0, 0, 0, 0, 0, 0.5))
+    s.control("set of a coefficient", "R6.15", proto.Set(0, 0xFFFF, 7, [[12, 0.5]]))
+    s.control("set of a step that is left out", "R6.15", proto.Set(0, 0, 8, [[12, -1.0], [9, -1.0]]))
 
 
 def echo_frames(s):

@@ -35,7 +35,7 @@ TYPES = {
     0x10: "PING", 0x11: "PONG", 0x12: "NOT_READY", 0x20: "PUSH", 0x21: "PUSH_OK",
     0x22: "PULL", 0x23: "RESULT", 0x24: "PUSHPULL", 0x25: "WAIT", 0x26: "INIT",
     0x27: "INIT_OK", 0x28: "RESTORE", 0x29: "RESTORE_OK",
-    0x2B: "FETCH", 0x2C: "FETCHED",
+    0x2B: "FETCH", 0x2C: "FETCHED", 0x2D: "NORM", 0x2E: "NORM_OK",
     0x13: "WORK", 0x14: "WORK_OK", 0x17: "BOXES", 0x18: "BOXES_OK",
     0x1B: "HOMES", 0x1C: "HOMES_OK",
     0x15: "TASK", 0x16: "TASK_OK",
@@ -59,14 +59,14 @@ DECLARE_RESTORE = 0x1
 DECLARE_CONTINUE = 0x2
 DECLARE_MIXED = 0x4
 DISCIPLINES = {"rounds": 0, "clock": 1, "turn": 2}
-CAPABILITIES = {"clock": 1, "block": 2, "work": 3, "boxes": 4, "slots": 6}  # bits (R4.10)
+CAPABILITIES = {"clock": 1, "block": 2, "work": 3, "boxes": 4, "slots": 6, "norm": 7}  # bits (R4.10)
 CAN_SLOTS, CAN_CLOCK = 1 << CAPABILITIES["slots"], 1 << CAPABILITIES["clock"]
 MAX_SLOTS, MAX_LEVEL = 4096, 12  # R5.2b
 RESTORE_DONE, RESTORE_NOTED, RESTORE_GIVE, RESTORE_LOST, RESTORE_LATE, RESTORE_FETCH = range(6)  # RESTORE_OK (R10.5)
 OPS = {"sum": 0, "mean": 1, "sample_mean": 2, "weighted_mean": 3}
 OPTIMISERS = {"none": 0, "sgd": 1, "momentum": 2, "nesterov": 3, "adam": 4, "adamw": 5, "add": 6}
 HYPER = {"lr": 1, "momentum": 2, "dampening": 3, "weight_decay": 4, "beta1": 5, "beta2": 6,
-         "eps": 7, "clip_value": 8, "steps": 9, "maximize": 11}
+         "eps": 7, "clip_value": 8, "steps": 9, "maximize": 11, "coefficient": 12, "max_norm": 13}
 ERRORS = {
     1: "VERSION", 2: "COOKIE", 3: "NO_JOB", 4: "SECRET", 5: "WORKERS", 6: "WORKER_TAKEN",
     7: "FULL", 8: "SESSION", 9: "MISMATCH", 10: "BAD_REQUEST", 11: "SET_LATE",

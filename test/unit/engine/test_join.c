@@ -91,7 +91,7 @@ test_insecure(void)
 		UNIT_EQ_U64(pbox_welcome_decode(s->payload, s->hdr.length, &m), 0);
 		UNIT_EQ_U64(m.flags, PBOX_WELCOME_INSECURE | 1u << PBOX_CAN_SLOTS |
 					     1u << PBOX_CAN_CLOCK | 1u << PBOX_CAN_WORK |
-					     1u << PBOX_CAN_BLOCK);
+					     1u << PBOX_CAN_BLOCK | 1u << PBOX_CAN_NORM);
 		CU_ASSERT(pbox_proof_good("", 0, PBOX_WELCOME_PROOF_PREFIX, s->payload,
 			s->hdr.length, PBOX_WELCOME_PROOF_AT));
 	}

@@ -97,7 +97,8 @@ test_a_running_job_keeps_its_kind(void)
 		(struct pbox_job_conf){.workers = 3, .auth = true, .policy = PBOX_POLICY_SHRINK});
 	fx_join(&w[1], "vision", 1, 2);
 	UNIT_EQ_U64(w[1].welcome.flags, 1u << PBOX_CAN_SLOTS | 1u << PBOX_CAN_CLOCK |
-						1u << PBOX_CAN_WORK | 1u << PBOX_CAN_BLOCK);
+						1u << PBOX_CAN_WORK | 1u << PBOX_CAN_BLOCK |
+						1u << PBOX_CAN_NORM);
 	fx_leave(&w[0]);
 	fx_leave(&w[1]);
 	join_with(&w[0], "vision", 0, "key");

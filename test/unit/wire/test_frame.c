@@ -207,7 +207,7 @@ test_types_and_flags(void)
 
 	make(f, 0);
 	for (unsigned type = 0; type < 256; type++) {
-		bool known = (type >= 0x01 && type <= 0x1C) || (type >= 0x20 && type <= 0x2C);
+		bool known = (type >= 0x01 && type <= 0x1C) || (type >= 0x20 && type <= 0x2E);
 
 		f[2] = (uint8_t)type;
 		reseal(f);

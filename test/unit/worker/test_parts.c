@@ -334,6 +334,34 @@ test_sets_where_rounds_wrap(void)
 	sets_free(&t);
 }
 
+/* A coefficient is of one round: it does not go on with what holds from a later one (R6.15). */
+static void
+test_sets_keep_no_coefficient(void)
+{
+	struct frag frag = {.round = 6};
+	struct pbox_worker_table t = {.discipline = &worker_rounds, .frags = 1, .frag = &frag};
+	struct pbox_set m = {.group = PBOX_ALL_GROUPS, .count = 2, .from_round = 5};
+
+	m.param[0].id = PBOX_HYPER_COEFFICIENT;
+	m.param[0].value = 0.5;
+	m.param[1].id = PBOX_HYPER_STEPS;
+	m.param[1].value = -1;
+	CU_ASSERT_EQUAL(sets_add(&t, &m), 0);
+	UNIT_EQ_U64(sets_compact(&t), 1); /* as it was said */
+	UNIT_EQ_U64(sets_at(&t, 0)->count, 2);
+	UNIT_EQ_U64(sets_at(&t, 0)->from_round, 5);
+	m.from_round = 7;
+	m.count = 1;
+	m.param[0].id = PBOX_HYPER_LR;
+	CU_ASSERT_EQUAL(sets_add(&t, &m), 0);
+	UNIT_EQ_U64(sets_compact(&t), 1);
+	UNIT_EQ_U64(sets_at(&t, 0)->from_round, 7);
+	UNIT_EQ_U64(sets_at(&t, 0)->count, 2);
+	for (unsigned i = 0; i < 2; i++)
+		CU_ASSERT_NOT_EQUAL(sets_at(&t, 0)->param[i].id, PBOX_HYPER_COEFFICIENT);
+	sets_free(&t);
+}
+
 /* A program that asks for what another release does is not given something else. */
 static void
 test_formats_of_later_releases(void)
@@ -366,5 +394,6 @@ const struct unit_test unit_tests[] = {
 	{"gathering a fragment", test_gather},
 	{"texts", test_texts},
 	{"SETs where rounds wrap", test_sets_where_rounds_wrap},
+	{"a coefficient is of one round", test_sets_keep_no_coefficient},
 	{NULL, NULL},
 };

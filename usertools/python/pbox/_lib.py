@@ -51,7 +51,7 @@ class TableDecl(ct.Structure):
         ("mode", ct.c_uint8), ("op", ct.c_uint8), ("optimiser", ct.c_uint8),
         ("push_format", ct.c_uint8), ("pull_format", ct.c_uint8),
         ("n", ct.c_uint), ("tensors", ct.POINTER(TensorDecl)),
-        ("first_round", ct.c_uint32), ("discipline", ct.c_uint8),
+        ("first_round", ct.c_uint32), ("discipline", ct.c_uint8), ("hold", ct.c_uint8),
     ]
 
 
@@ -88,6 +88,10 @@ class Work(ct.Structure):
         ("memory_known", ct.c_uint32), ("fits", ct.c_uint32), ("changed", ct.c_uint32),
         ("hyper_more", ct.c_double * 4),
     ]
+
+
+class Norm(ct.Structure):
+    _fields_ = [("size", ct.c_size_t), ("square", ct.c_double), ("non_finite", ct.c_uint64), ("coefficient", ct.c_double), ("known", ct.c_uint32)]
 
 
 class Waiting(ct.Structure):
@@ -156,6 +160,7 @@ _PROTOTYPES = {
         [_P, ct.c_uint32, ct.c_int, ct.POINTER(Io), ct.c_uint, ct.POINTER(ct.c_void_p),
          ct.POINTER(ct.c_uint32), ct.c_uint, ct.c_uint8, ct.POINTER(ct.c_uint64), _ERR]),
     "pbox_client_work": (ct.c_int, [_P, ct.c_uint32, ct.POINTER(Work), ct.c_uint, _ERR]),
+    "pbox_client_norm": (ct.c_int, [_P, ct.c_uint32, ct.c_uint32, ct.c_double, ct.POINTER(Norm), ct.c_uint, _ERR]),
     "pbox_client_work_due": (ct.c_int, [_P]),
     "pbox_client_slot_begin": (ct.c_int, [_P, ct.c_uint32, ct.c_uint32, ct.c_uint]),
     "pbox_client_task": (ct.c_int, [_P, ct.c_uint32, ct.c_uint32, ct.POINTER(ct.c_uint32), ct.c_uint, _ERR]),

@@ -435,6 +435,21 @@ class Table:
         c._check(min(code, 0), err)
         return code > 0
 
+    def norm(self, round: int, max_norm: float = 0.0, timeout: Optional[float] = None) -> Any:
+        """Of a table with hold=True: wait until all workers have pushed the round, and return the sum of the squares of all sums (a _lib.Norm).
+        PBoxLost: the box was restarted, and this worker pushes the round again."""
+        err, c, m = _lib.Error(), self.client, _lib.Norm()
+        m.size = ct.sizeof(_lib.Norm)
+        ms = _ms(timeout)
+
+        def call() -> None:
+            with c._call() as p:
+                code = _lib.get().pbox_client_norm(p, self.number, round, max_norm, ct.byref(m), ms, ct.byref(err))
+            c._check(code, err)
+
+        _interruptible(call)
+        return m
+
     def pushpull_nodes(self, inputs: Sequence[Any], outputs: Any, *,
                        weights: Optional[Sequence[int]] = None, priority: int = 0) -> Operation:
         """Start this worker's next round with the sum over each of its nodes (Client.nodes(); with
@@ -734,7 +749,7 @@ class Client:
     def declare(self, tensors: Iterable[TensorLike], *, mode: str = "all-reduce",
                 op: str = "mean", optimiser: str = "none", push: str = "fp32",
                 pull: str = "fp32", timeout: Optional[float] = None,
-                first_round: int = 0, discipline: str = "rounds") -> Table:
+                first_round: int = 0, discipline: str = "rounds", hold: bool = False) -> Table:
         """Declare a table and wait until all workers have. All workers declare the same tables
         in the same order. `push` and `pull` are the formats of arrays and wire: fp32, bf16 or
         fp16; int8 or mxfp4 are those of the wire alone, both ways, with fp32 arrays and error feedback
@@ -744,7 +759,8 @@ class Client:
         count from 1 all the same. ANY_ROUND: whatever round comes, for programs whose contributions
         are right in each: they have no state of their own, or get it from another worker.
         `discipline` "clock": the box adds each push as soon as it comes, and nobody waits for another
-        worker; with mode="optimiser", op="sum", optimiser="add". See Table.push, pull and versions."""
+        worker; with mode="optimiser", op="sum", optimiser="add". See Table.push, pull and versions.
+        `hold`: rounds have two phases, with mode="optimiser": push, Table.norm(), set_hyper(coefficient=), pull."""
         code = _choose(DISCIPLINES, discipline, "discipline")
         if code:
             self._check_clock(mode, op, optimiser)
@@ -760,7 +776,7 @@ class Client:
             optimiser=_choose(_numbers("optimiser"), optimiser, "optimiser"),
             push_format=_choose(formats, push, "push"),
             pull_format=_choose(formats, pull, "pull"), n=len(specs), tensors=decl,
-            first_round=first_round, discipline=code)
+            first_round=first_round, discipline=code, hold=hold)
         ms = _ms(timeout)
 
         def call() -> int:

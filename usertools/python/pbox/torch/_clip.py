@@ -43,10 +43,8 @@ def _check(name: str, parameters: Any, limit: Any) -> None:
         raise PBoxInvalid(
             f"{name} clips this worker's own gradients, before the box makes their mean: with "
             f"{opt.shares} of them that is not clipping the gradient of the batch. Take "
-            f"{type(opt).__name__}(..., clip_value=) to clamp each element of the mean on the "
-            "box; to clip by norm, take an optimiser of torch.optim with the hook "
-            "(pbox.torch.register), where gradients are the mean already. If each worker's own "
-            "shall be clipped: local_clip=True")
+            f"{type(opt).__name__}(..., max_norm=) to clip the mean by its norm on the box, or clip_value= to clamp each "
+            "element of it (and leave this call out). If each worker's own shall be clipped: local_clip=True")
 
 
 def _wrap(fn: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -26,6 +26,7 @@ from ._rates import Rates
 from ._session import (DECLARE_SECONDS, between_rounds, check_slots, connect, goes_by_slots,
                        trains, trains_no_more)
 from ._model import ModelState
+from . import _norm
 from ._owned import Owned
 from ._slots import Slots, SlotTraining
 from ._stale import QUARTERS, LooseTree, Stale, quarters_of
@@ -37,7 +38,7 @@ _log = logging.getLogger("pbox")
 _WIRE = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _SAMPLED = ("sample_mean", "weighted_mean")
 _HYPER_NAMES = ("lr", "momentum", "dampening", "weight_decay", "beta1", "beta2", "eps", "clip_value", "steps",
-                "", "maximize")  # ids 1 and on
+                "", "maximize", "coefficient", "max_norm")  # ids 1 and on
 # all contents of the parameters are looked at in the first steps, and then every so often; in each of the others one of these parts
 _LOOK_FIRST, _LOOK_EVERY, _LOOK_PARTS = 4, 64, 64
 _LOOK_LEAST = 4096  # elements of a piece: reading fewer costs as much
@@ -59,6 +60,11 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
     push, pull         formats on the wire: "fp32", "bf16", "fp16". With a narrow `pull` the box
                        keeps fp32 parameters and the workers get rounded ones.
     clip_value         clamp each element of the reduced gradient to +-clip_value
+    max_norm           clip the gradient of all workers by its norm, as torch.nn.utils.clip_grad_norm_ does with that of one process: of all
+                       parameters of this optimiser. `grad_norm` is the norm of the last step, before it was clipped. Rounds have two
+                       phases then, and take longer: see train.md
+    skip_nonfinite     True: a step whose gradient has a NaN or an infinity is left out by all workers: parameters, state and the number of
+                       steps stay as they are (`skipped_nonfinite` counts them)
     local_clip         True: clip_grad_norm_ and the like on this worker's own gradients are what
                        is wanted. Else they are an error: see train.md
     local_backward     True: gradients of this worker alone may be thrown away between steps. Else workers that
@@ -124,7 +130,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                  push: str = "fp32", pull: str = "fp32", clip_value: float = 0.0,
                  local_clip: bool = False, local_backward: bool = False, client: Optional[Client] = None,
                  declare_timeout: Optional[float] = None, first_round: int = 0,
-                 slots: Optional[int] = None, send_early: bool = False, ahead: float = 0.0, steal: bool = False,
+                 max_norm: Optional[float] = None, skip_nonfinite: bool = False, slots: Optional[int] = None, send_early: bool = False, ahead: float = 0.0, steal: bool = False,
                  model: Any = None, ignore: Sequence[str] = (), **options: Any) -> None:
         self._declared = False
         self._base: Dict[int, int] = {}
@@ -145,6 +151,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         if steal and ahead:
             raise PBoxInvalid("steal=True goes without ahead=: who steals a slot would need the parameters of a round before")
         self.local_clip = local_clip
+        self._phases: Optional[_norm.Phases] = None
+        phases = max_norm is not None or skip_nonfinite
         self._model: Optional[ModelState] = None
         specs = self._list_parameters()
         if model is not None:
@@ -158,6 +166,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             self.client: Client = self._session.client
             between_rounds(self.client, "another optimiser")
             self._divide(slots)
+            if phases:
+                _norm.check(max_norm, skip_nonfinite, self.client.policy, self._device is None)
             if declare_timeout is None:
                 declare_timeout = max(self.client.timeout, DECLARE_SECONDS)
             self._agreement: Union[Agreement, Alone]
@@ -169,9 +179,11 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             try:
                 self.table: Table = self.client.declare(
                     specs, mode="optimiser", op=self._wire_op, optimiser=self._optimiser, push=push, pull=pull,
-                    timeout=declare_timeout, first_round=first_round)
+                    timeout=declare_timeout, first_round=first_round, hold=phases)
             except PBoxMismatch as e:
                 raise _model.explained(e)
+            if phases:
+                self._phases = _norm.Phases(self.table, max_norm, skip_nonfinite)
             # with policy shrink workers come back between steps: they cannot be compared
             alone = self.client.workers == 1 or self.client.policy in ("shrink", "reassign")
             self._agreement = Alone() if alone else \
@@ -407,6 +419,19 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         return self.table.next_round + (self.skipped << 32)
 
     @property
+    def grad_norm(self) -> float:
+        """With max_norm or skip_nonfinite: the norm of the gradient of the last step, before it was clipped; inf where the step was left out. NaN: not
+        known, as there was no step, or the box was restarted within it."""
+        if self._phases is None:
+            raise PBoxInvalid("grad_norm is for max_norm= or skip_nonfinite=: without, the box makes the step before anybody knows the norm")
+        return self._phases.norm
+
+    @property
+    def skipped_nonfinite(self) -> int:
+        """Steps that all workers have left out so far, as the gradient was not finite (skip_nonfinite)."""
+        return 0 if self._phases is None else self._phases.skipped
+
+    @property
     def shares(self) -> int:
         """Of how many gradients a step makes the mean: slots, or workers."""
         return self.client.workers if self._slots is None else self._slots.total
@@ -421,12 +446,14 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         values["clip_value"] = _checks.real(group.get("clip_value") or 0, f"clip_value of group {g}")
         values["steps"] = float(self._kept.steps[g])
         values["maximize"] = float(bool(group.get("maximize")))
+        if self._phases is not None:
+            values["max_norm"] = self._phases.max_norm
         return values
 
     def _changes(self, hypers: Hypers) -> Hypers:
         if self._silent:
             return [{} for _ in hypers]
-        absent = {"clip_value": 0.0, "steps": 0.0, "maximize": 0.0}
+        absent = {"clip_value": 0.0, "steps": 0.0, "maximize": 0.0, "max_norm": 0.0}
         return [{k: v for k, v in new.items() if old.get(k, absent.get(k)) != v}
                 for new, old in zip(hypers, self._sent)]
 
@@ -692,7 +719,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
     def _refuse_infinite(self, grads: Sequence[Optional[torch.Tensor]]) -> None:
         """Raise for gradients that would be in everybody's parameters; a GradScaler has looked at them itself."""
         self._looks += 1
-        found = [] if self._inf is not None else _finite.bad(grads, self._device, self._looks)
+        skips = self._inf is not None or (self._phases is not None and self._phases.skip_nonfinite)
+        found = [] if skips else _finite.bad(grads, self._device, self._looks)
         if not found:
             return
         self._count_discards()
@@ -818,6 +846,31 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         op = self.table.submit_nodes_io(_lib.PUSHPULL, self._io, len(self._all), self._addresses,
                                         [n for _, n in self._brought()], keep, again=again)
         return op if self._placed is None else self._placed.whole(op)
+
+    def _submit_phases(self, keep: List[torch.Tensor], samples: int) -> None:
+        """A round in two phases (_norm.py)."""
+        assert self._phases is not None
+        io, n = self._io, len(self._all)
+        if self._slots is None:
+            addresses, weights = (ct.c_void_p * max(1, n))(*[io[i].input for i in range(n)]), [samples]
+        else:
+            addresses, weights = self._addresses, [w for _, w in self._brought()]
+
+        def push(again: bool) -> Operation:
+            return self.table.submit_nodes_io(_lib.PUSH, io, n, addresses, weights, keep, again=again)
+
+        self._phases.begin(push, lambda: self.table.submit_io(_lib.PULL, io, n, keep), self._say_coefficient)
+        self._round = self._phases.round
+
+    def _say_coefficient(self, round: int, coefficient: float) -> None:
+        """All workers set the same, so each knows before it pulls that the box has it. A step that is left out is no step of the state."""
+        for g in sorted(set(self._group_of)):
+            values = {"coefficient": coefficient}
+            if coefficient == _norm.SKIP:
+                values["steps"] = self._steps_before[g] - 1.0
+                self._kept.steps[g] = int(values["steps"])
+                self._sent[g]["steps"] = values["steps"]
+            self.table.set_hyper(g, round, **values)
 
     def _opens_early(self) -> bool:
         """Autograd has made a gradient: may those of this slot leave? What step() would refuse it refuses then."""
@@ -976,7 +1029,11 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                 _skip.tell(self, scaler)
 
         def push(timeout: Optional[float]) -> None:
-            self._pending = self._submit(keep, samples)
+            if self._phases is not None:
+                self._steps_before = list(self._kept.steps)
+                self._submit_phases(keep, samples)
+            else:
+                self._pending = self._submit(keep, samples)
 
         def told(_timeout: Optional[float]) -> None:
             if refused:
@@ -1100,7 +1157,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
 
     def _end(self, timeout: Optional[float]) -> None:
         began = time.monotonic()
-        while True:
+        while self._phases is None:
             try:
                 self._pending.wait(timeout)
                 break
@@ -1113,6 +1170,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                 keep: List[torch.Tensor] = []
                 self._inputs(keep)
                 self._pending = self._submit(keep, 1)
+        if self._phases is not None:
+            self._phases.end(timeout)
         with torch.no_grad():
             if self._stale is not None:
                 self._comes_back(more=False)

@@ -8,11 +8,12 @@ fuses some of them into multiply-adds where the CPU can, and so differs in the l
 """
 
 import math
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
 from ._blocks import Compressed, sent
+from ._norm import SKIP, coefficient
 from ._slots import Slots, SlotTraining
 from ._stale import Stale, quarters_of
 
@@ -54,6 +55,26 @@ def tree_reduce(contributions: Sequence[torch.Tensor], op: str = "mean",
         return total.clone()
     count = n if op == "mean" else sum(weights)
     return total * fp32(1.0 / count if count else 0.0)
+
+
+def square_sum(grads: Sequence[torch.Tensor], max_norm: float = 0.0) -> Tuple[float, int]:
+    """The sum of all squares as the box has it (R6.15), whole numbers of 2^-80 x 4^e, and how many elements are none."""
+    e = math.frexp(max_norm)[1] - (math.frexp(max_norm)[0] == 0.5) if max_norm else 0
+    total, non_finite = 0, 0
+    for g in grads:
+        y = (g.detach().to(torch.float64) * 2.0 ** (40 - e)).abs().flatten()
+        good = y <= 2.0 ** 95
+        non_finite += int((~good).sum())
+        y = y[good]
+        small = y < 2.0 ** 31
+        q = (y[small] * y[small]).floor()
+        high = (q / 2.0 ** 31).floor()
+        total += (int(high.to(torch.int64).sum()) << 31) + int((q - high * 2.0 ** 31).to(torch.int64).sum())
+        total += sum(int(v) * int(v) if v.is_integer() else int(v * v) for v in y[~small].tolist())
+    words, square = [total >> 64 * i & (1 << 64) - 1 for i in range(3)], 0.0
+    for w in reversed(words):
+        square = square * 2.0 ** 64 + float(w)
+    return math.ldexp(square, 2 * e - 80), non_finite
 
 
 def equal_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -113,7 +134,7 @@ class Reference(SlotTraining, torch.optim.Optimizer):
     is tree_reduce of all gradients at once, so it needs memory for them all."""
 
     def __init__(self, kind: str, params: Any, *, slots: Optional[int] = None, op: str = "mean",
-                 ahead: float = 0.0, **hyper: float) -> None:
+                 ahead: float = 0.0, max_norm: Optional[float] = None, skip_nonfinite: bool = False, **hyper: float) -> None:
         adam = kind in ("adam", "adamw")
         defaults = dict(lr=1e-3 if adam else None, momentum=0.0, dampening=0.0,
                         weight_decay=0.01 if kind == "adamw" else 0.0, beta1=0.9, beta2=0.999,
@@ -121,6 +142,8 @@ class Reference(SlotTraining, torch.optim.Optimizer):
         defaults.update(hyper)
         super().__init__(params, defaults)
         self.kind = kind
+        self.max_norm, self.skip_nonfinite = max_norm, skip_nonfinite
+        self.grad_norm, self.skipped_nonfinite = math.nan, 0
         self._steps = 0
         self._op = op
         self._parts: Dict[torch.nn.Parameter, List[torch.Tensor]] = {}
@@ -167,10 +190,13 @@ class Reference(SlotTraining, torch.optim.Optimizer):
         self._steps += 1
         if self._stale is not None:
             self._stale.show(self._stale.newest)
-        for group in self.param_groups:
+        by = self._coefficient()
+        self._steps -= by == SKIP
+        for group in self.param_groups if by != SKIP else ():
             params: List[torch.nn.Parameter] = group["params"]
             for p in params:
                 g = p.grad if p.grad is not None else torch.zeros_like(p)
+                g = g if by == 1 else g * by
                 p.copy_(update(self.kind, p.data, g, self.state[p], group, self._steps))
         if self._slots is not None:
             for p in self._parts:
@@ -181,6 +207,19 @@ class Reference(SlotTraining, torch.optim.Optimizer):
             self._end_stale()
             self._catch_up(0)
         return loss
+
+    def _coefficient(self) -> float:
+        """What the gradient of the round is multiplied by."""
+        if self.max_norm is None and not self.skip_nonfinite:
+            return 1.0
+        max_norm = self.max_norm or 0.0
+        square, non_finite = square_sum([p.grad for group in self.param_groups for p in group["params"] if p.grad is not None], max_norm)
+        self.grad_norm = math.sqrt(square) if non_finite == 0 else math.inf
+        if non_finite == 0:
+            return coefficient(self.grad_norm, max_norm)
+        assert self.skip_nonfinite, f"{non_finite} elements are not finite"
+        self.skipped_nonfinite += 1
+        return SKIP
 
     def _end_stale(self) -> None:
         if self._stale is not None:

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include "pbox_worker_norm.h"
+#include "worker_impl.h"
+
+/*
+ * The norm of a round, of a table with two phases (R6.15). Each endpoint is asked until it has summed all of its fragments;
+ * what it answers are whole numbers, so the sum is the same in any order. A box that is started again has lost its sums:
+ * everything is asked again, and what this worker had pushed is lost.
+ */
+
+#define AGAIN_FIRST (NS_PER_MS / 2) /* the sums may be there with the next frames of others */
+#define AGAIN_LAST  (20 * NS_PER_MS)
+#define NAMES_AFTER \
+	6 /* tries: then the answer says who is missing, for which the box has to look */
+
+static void
+norm_end(struct pbox_worker *w, struct pbox_worker_norm *q)
+{
+	struct pbox_worker_norm **at = &w->norms.first;
+
+	while (*at != q)
+		at = &(*at)->next;
+	*at = q->next;
+	q->next = w->norms.ended;
+	w->norms.ended = q;
+}
+
+/** The first chunk of the table at each endpoint of the box; a bit for each that has one. */
+static uint64_t
+chunks_at(const struct pbox_worker_norm *q, const struct chunk *at[PBOX_MAX_ENDPOINTS])
+{
+	const struct pbox_worker_table *t = q->table;
+	uint64_t all = 0;
+
+	for (uint32_t i = 0; i < t->chunks; i++) {
+		const struct chunk *k = &t->chunk[i];
+
+		if ((all >> k->endpoint & 1) != 0)
+			continue;
+		all |= UINT64_C(1) << k->endpoint;
+		at[k->endpoint] = k;
+	}
+	return all;
+}
+
+static bool
+has_lost(const struct pbox_worker_table *t)
+{
+	for (uint32_t i = 0; i < t->frags; i++)
+		if (t->frag[i].lost)
+			return true;
+	return false;
+}
+
+static bool
+may_ask(const struct session *s)
+{
+	return s->phase == SESSION_OPEN && !s->retired && !rejoin_pauses(s) && !rejoin_restoring(s);
+}
+
+static void
+norm_send(struct pbox_worker *w, struct pbox_worker_norm *q)
+{
+	struct session *s = w->box[0];
+	const struct chunk *at[PBOX_MAX_ENDPOINTS];
+	uint64_t all, pause = AGAIN_FIRST << (q->tries < 6 ? q->tries : 6);
+
+	q->again_at = w->now + (pause < AGAIN_LAST ? pause : AGAIN_LAST);
+	if (!may_ask(s))
+		return;
+	if (q->incarnation != s->incarnation) {
+		q->sum = (struct pbox_norm){0};
+		q->has = 0;
+		q->gone = false;
+		q->incarnation = s->incarnation;
+		if (has_lost(q->table)) {
+			pbox_client_fail(&q->err, PBOX_C_LOST,
+				"round %u of table %u: the box was restarted before the round ended, and has lost this worker's push of it: push it again",
+				q->round, q->table->number);
+			norm_end(w, q);
+			return;
+		}
+	}
+	all = chunks_at(q, at) & ~q->has;
+	if (q->has == 0 && all == 0) { /* it has no elements */
+		norm_end(w, q);
+		return;
+	}
+	for (; all != 0; all &= all - 1) {
+		unsigned e = (unsigned)__builtin_ctzll(all);
+		struct ep *ep = &s->ep[e];
+		struct pbox_hdr h;
+
+		header_fill(s, &h, PBOX_NORM, w->now);
+		h.flags |= q->tries >= NAMES_AFTER ? PBOX_F_RETX : 0;
+		h.chunk = at[e]->id;
+		h.map_epoch = at[e]->epoch;
+		h.round = q->round;
+		link_frame(&ep->lane->link, s, &ep->peer, &h, NULL, 0, false);
+	}
+	q->tries++;
+}
+
+/** A box that has not heard of all of it names one that it waits for. */
+static void
+norm_late(struct pbox_worker *w, struct pbox_worker_norm *q)
+{
+	q->err = (struct pbox_client_error){.code = PBOX_C_DEADLINE};
+	if (q->missing < w->workers)
+		pbox_client_fail(&q->err, PBOX_C_DEADLINE,
+			"norm of round %u of table %u: the box waits for the push of worker %u: does it live?",
+			q->round, q->table->number, q->missing);
+	norm_end(w, q);
+}
+
+static void
+norm_tick(struct pbox_worker *w, uint64_t drained)
+{
+	struct pbox_worker_norm *q = w->norms.first, *next;
+
+	(void)drained;
+	for (; q != NULL; q = next) {
+		next = q->next;
+		if (w->now >= q->deadline)
+			norm_late(w, q);
+		else if (w->now >= q->again_at)
+			norm_send(w, q);
+	}
+}
+
+static uint64_t
+norm_due(const struct pbox_worker *w)
+{
+	uint64_t due = UINT64_MAX;
+
+	for (const struct pbox_worker_norm *q = w->norms.first; q != NULL; q = q->next) {
+		uint64_t at = q->again_at < q->deadline ? q->again_at : q->deadline;
+
+		due = at < due ? at : due;
+	}
+	return due;
+}
+
+static bool
+norm_frame(struct session *s, const struct rx_frame *f)
+{
+	struct pbox_worker *w = s->w;
+	const struct pbox_hdr *h = &f->hdr;
+	const struct chunk_ref *ref = h->type == PBOX_NORM_OK ? chunks_find(w, h->chunk) : NULL;
+	const struct chunk *at[PBOX_MAX_ENDPOINTS];
+	struct pbox_worker_norm *q = w->norms.first;
+	struct pbox_norm m;
+	unsigned e;
+
+	if (h->type != PBOX_NORM_OK)
+		return false;
+	while (q != NULL && (ref == NULL || q->table != ref->table || q->round != h->round ||
+				    q->incarnation != s->incarnation))
+		q = q->next;
+	e = q != NULL ? ref->table->chunk[ref->chunk].endpoint : 0;
+	if (q == NULL || (q->has >> e & 1) != 0) {
+		w->count.rx_duplicates++;
+		return true;
+	}
+	if (h->length == 0) {
+		q->missing = pbox_norm_missing_get(h);
+		return true;
+	}
+	if (h->length != PBOX_NORM_LEN) {
+		w->count.rx_dropped++;
+		return true;
+	}
+	m = pbox_norm_get(f->payload);
+	if (m.coefficient != 0) /* of one round there is one */
+		q->sum.coefficient = m.coefficient;
+	if (m.fragments == 0 && m.coefficient != 0) { /* and the sum is no longer needed */
+		q->sum.fragments = 0;
+		norm_end(w, q);
+		return true;
+	}
+	q->has |= UINT64_C(1) << e;
+	q->gone |= m.fragments == 0;
+	pbox_norm_add(q->sum.square, m.square);
+	q->sum.fragments += m.fragments;
+	q->sum.non_finite += m.non_finite;
+	if ((chunks_at(q, at) & ~q->has) == 0) {
+		if (q->gone)
+			q->sum.fragments = 0;
+		norm_end(w, q);
+	}
+	return true;
+}
+
+/** Endpoints answer to the part, not to a lane. */
+static bool
+norm_steady(const struct pbox_worker *w)
+{
+	return w->norms.first == NULL;
+}
+
+static void
+norm_fail(struct pbox_worker *w)
+{
+	while (w->norms.first != NULL) {
+		struct pbox_worker_norm *q = w->norms.first;
+
+		if (w->failed)
+			q->err = w->fatal;
+		else
+			pbox_client_fail(&q->err, PBOX_C_CLOSED, "the client was closed");
+		norm_end(w, q);
+	}
+}
+
+const struct worker_part norm_part = {
+	.name = "norms",
+	.frame = norm_frame,
+	.tick = norm_tick,
+	.due = norm_due,
+	.steady = norm_steady,
+	.fail = norm_fail,
+};
+
+void
+pbox_worker_norm_ask(struct pbox_worker *w, struct pbox_worker_norm *q)
+{
+	q->missing = PBOX_NO_WORKER;
+	q->again_at = 0;
+	q->incarnation = 0; /* none has it */
+	q->next = w->norms.first;
+	w->norms.first = q;
+	if (w->failed || w->shut)
+		norm_fail(w);
+}
+
+struct pbox_worker_norm *
+pbox_worker_normed(struct pbox_worker *w)
+{
+	struct pbox_worker_norm *q = w->norms.ended;
+
+	w->norms.ended = NULL;
+	return q;
+}

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""A training of 4 slots that is clipped by norm on the box (max_norm=), for test/func/torch_norm.
+
+    torch_norm.py one | torch | worker --workers N [--pause PHASE --folder F]
+"""
+
+import argparse
+import hashlib
+import math
+import os
+import time
+
+import torch
+from torch import nn
+
+import pbox
+import pbox.torch
+from pbox.torch import reference
+
+SLOTS, ROUNDS, MAX_NORM, BAD = 4, 9, 0.2, 4  # round BAD has an infinity in one slot
+RANK = int(os.environ.get("RANK", 0))
+
+
+def build():
+    torch.manual_seed(5)
+    return nn.Sequential(nn.Linear(12, 300), nn.Tanh(), nn.Linear(300, 31), nn.Tanh(), nn.Linear(31, 3))
+
+
+def backward(model, at, slot):
+    g = torch.Generator().manual_seed(1000 * at + slot)
+    x, y = torch.randn(8, 12, generator=g), torch.randn(8, 3, generator=g)
+    (model(x) - y * (1 + at)).square().mean().backward()
+    if at == BAD and slot == 2:
+        next(model.parameters()).grad[3, 4] = math.inf
+
+
+def said(model, opt, name):
+    h = hashlib.sha256()
+    for p in model.parameters():
+        h.update(p.detach().numpy().tobytes())
+    state = opt.state_dict()["state"]
+    steps = {float(s["step"]) for s in state.values() if "step" in s}
+    print(f"digest {name} {h.hexdigest()} steps {sorted(steps)} skipped {opt.skipped_nonfinite}", flush=True)
+
+
+def train(model, opt, name):
+    at = 1
+    while at <= ROUNDS:
+        backward(model, at, opt.slot)
+        opt.step()
+        if opt.round_ended:
+            print(f"norm {at} {opt.grad_norm:.17g}", flush=True)
+            at += 1
+    said(model, opt, name)
+
+
+def by_torch():
+    model = build()
+    opt = torch.optim.AdamW(model.parameters(), 0.01)
+    for at in range(1, ROUNDS + 1):
+        opt.zero_grad()
+        for slot in range(SLOTS):
+            backward(model, at, slot)
+        for p in model.parameters():
+            p.grad /= SLOTS
+        if at == BAD:
+            print(f"norm {at} inf")
+            continue
+        norm = nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM)
+        print(f"norm {at} {float(norm):.17g}")
+        opt.step()
+    return model
+
+
+def pauses(opt, phase, folder):
+    """The phase waits once for each of some rounds, until the box was restarted."""
+    real = getattr(opt._phases, phase)
+
+    def waits(timeout):
+        mark = os.path.join(folder, f"{phase}.{opt._phases.round}")
+        if opt._phases.round in (3, 6) and not os.path.exists(mark):
+            with open(mark, "w"):
+                pass
+            while not os.path.exists(mark + ".go"):
+                time.sleep(0.02)
+        return real(timeout)
+    setattr(opt._phases, phase, waits)
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("command")
+    p.add_argument("--workers", type=int)
+    p.add_argument("--job", default="norm")
+    p.add_argument("--pause")
+    p.add_argument("--plain", action="store_true")  # SGD: a restart of the box loses moments (R10.8)
+    p.add_argument("--folder")
+    a = p.parse_args()
+    if a.command == "torch":
+        by_torch()
+        return
+    model = build()
+    if a.command == "one":
+        opt = reference.Reference("sgd" if a.plain else "adamw", model.parameters(), lr=0.01, slots=SLOTS, max_norm=MAX_NORM, skip_nonfinite=True)
+        train_one(model, opt)
+        return
+    client = pbox.Client(os.environ["PBOX_BOX"], a.job, os.environ["PBOX_SECRET"], RANK, a.workers, slots=SLOTS, timeout=60)
+    opt = (pbox.torch.SGD if a.plain else pbox.torch.AdamW)(model.parameters(), 0.01, client=client, slots=SLOTS, max_norm=MAX_NORM, skip_nonfinite=True)
+    if a.pause and RANK == a.workers - 1:
+        pauses(opt, a.pause, a.folder)
+    train(model, opt, f"{a.job}.{RANK}")
+    opt.close()
+    client.close()
+
+
+def train_one(model, opt):
+    for at in range(1, ROUNDS + 1):
+        for slot in range(SLOTS):
+            backward(model, at, slot)
+            opt.step()
+        print(f"norm {at} {opt.grad_norm:.17g}", flush=True)
+    h = hashlib.sha256()
+    for p in model.parameters():
+        h.update(p.detach().numpy().tobytes())
+    print(f"digest one {h.hexdigest()} steps {[] if opt.kind == 'sgd' else [float(opt._steps)]} skipped {opt.skipped_nonfinite}")
+
+
+main()

@@ -340,3 +340,24 @@ sim_box_tick(struct sim *s)
 	s->code->registrar_heard(s->box->registrar, s->now);
 	s->code->registrar_tick(s->box->registrar, s->now);
 }
+
+const struct pbox_job *
+sim_box_job(const struct sim *s, unsigned job)
+{
+	for (unsigned i = 0; s->box->up && i < s->code->registrar_jobs(s->box->registrar); i++) {
+		const struct pbox_job *j = s->code->registrar_job(s->box->registrar, i);
+
+		if ((unsigned)(j->name[3] - '0') == job)
+			return j;
+	}
+	return NULL;
+}
+
+const struct pbox_table *
+sim_box_table(const struct sim *s, unsigned job, unsigned table)
+{
+	const struct pbox_job *j = sim_box_job(s, job);
+	const struct pbox_job_table *t = j != NULL ? j->table[table] : NULL;
+
+	return t != NULL && t->built ? &t->t : NULL;
+}

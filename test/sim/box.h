@@ -14,6 +14,10 @@
 uint8_t *sim_box_region(unsigned box, unsigned node);
 /* Version numbers of new tables begin at the scenario's first_round. */
 void sim_box_advance_rounds(struct sim *s);
+/* What its registrar has of a job; NULL: nothing. */
+const struct pbox_job *sim_box_job(const struct sim *s, unsigned job);
+/* A table of it that is mapped, or NULL. */
+const struct pbox_table *sim_box_table(const struct sim *s, unsigned job, unsigned table);
 
 /* Whatever the box sends passes here (check.c). */
 void sim_check_send(struct sim *s, const struct pbox_send *out);

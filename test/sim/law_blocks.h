@@ -13,11 +13,13 @@
  */
 
 bool blocks_are(const struct sim_scenario *sc, unsigned job, const struct sim_fragment *f);
+/** A process sends a datagram of one frame: are these the codes that its gradient and residual make? */
+void blocks_sent(struct sim *s, const struct sim_worker *w, const uint8_t *frame, uint32_t bytes);
 /** An intact contribution reaches the box. @p first  of this round, since the box was started */
 void blocks_contribution(struct sim *s, unsigned job, struct sim_fragment *f,
 	const struct pbox_hdr *h, const uint8_t *payload, bool first);
-/** What the slot has brought to the round that is summed. */
-const float *blocks_value(const struct sim_fragment *f, unsigned slot);
+/** What the slot has brought to that round: the one that is summed, or the next one. */
+const float *blocks_value(const struct sim_fragment *f, unsigned slot, uint32_t round);
 /** The version that is made of this sum: it becomes the parameters, and the box keeps a residual. */
 void blocks_version(
 	const struct sim_scenario *sc, unsigned job, struct sim_fragment *f, float *sum);

@@ -99,18 +99,10 @@ static void
 rounds_contribution(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h,
 	const uint8_t *payload, bool intact)
 {
-	bool blocks = blocks_are(&s->sc, job, f), all = blocks && f->ready;
-	uint32_t next = f->version + 1, weight;
-
-	if (blocks && intact && h->worker < f->slots)
+	if (blocks_are(&s->sc, job, f) && intact && h->worker < f->slots)
 		blocks_contribution(s, job, f, h, payload,
 			pbox_serial_diff(h->round, f->slot[h->worker].arrived) > 0);
 	slots_contribution(s, job, f, h, payload, intact);
-	/* what the next round brings takes the place of what this one has brought */
-	for (unsigned i = 0; all && i < f->slots; i++)
-		all = f->slot[i].arrived == next;
-	if (all)
-		sim_expected(&s->sc, job, s->job[job].life, f, next, &weight);
 }
 
 static void

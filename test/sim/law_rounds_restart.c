@@ -44,7 +44,6 @@ void
 rounds_forget(struct sim_fragment *f)
 {
 	sim_reference_forget(f);
-	blocks_forget(f);
 	f->published = 0;
 	f->has_snapshot = f->used_snapshot = f->no_result = false;
 	slots_reset(f, 0);

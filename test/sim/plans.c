@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "box.h"
 #include "operations.h"
 
 /*
@@ -422,11 +423,28 @@ sim_plan_stop(struct sim *s, struct sim_worker *w, uint64_t ns)
 	w->in_socket = 0;
 }
 
+/* R12.5: the box was started again, and as many fresh workers as the training begins with have begun another run, and have
+ * its map, before this one came again. */
+static bool
+has_begun_anew(const struct sim *s, unsigned job)
+{
+	const struct pbox_job *j = sim_box_job(s, job);
+
+	return s->box->generation > 0 && s->sc.job[job].least > 0 && j != NULL &&
+	       !j->run.reported && sim_box_table(s, job, 0) != NULL;
+}
+
 /* The others have gone on without it: an operation of it has failed. True: so it ends. */
 bool
 sim_plan_ends(struct sim *s, struct sim_worker *w, int code)
 {
-	if (!s->sc.job[w->job].plan || (code != PBOX_C_RUNNING && code != PBOX_C_LOST) ||
+	bool plan = s->sc.job[w->job].plan;
+
+	if (plan && code == PBOX_C_RUN_ENDED && has_begun_anew(s, w->job)) {
+		dies(s, w, "is of a run that has ended, and ends");
+		return true;
+	}
+	if (!plan || (code != PBOX_C_RUNNING && code != PBOX_C_LOST) ||
 		(s->box->generation == 0 && !sim_plan_was_passed_over(s, w->job, w->id)))
 		return false;
 	dies(s, w, "was passed over, and ends");

@@ -246,7 +246,7 @@ leaf(struct summed *m, const struct sim_push *k, float *out)
 		sim_contribution(m->sc, k, &m->piece[i], bytes + m->piece[i].at * size);
 	m->samples += weight;
 	if (m->blocks != NULL) {
-		memcpy(out, blocks_value(m->blocks, k->slot), m->elements * sizeof(*out));
+		memcpy(out, blocks_value(m->blocks, k->slot, k->round), m->elements * sizeof(*out));
 		return true;
 	}
 	for (uint32_t i = 0; i < m->elements; i++) {

@@ -608,11 +608,11 @@ struct sim_job {
 		unsigned worker;
 	} given[SIM_GIVEN];
 	unsigned n_given;
-	bool shared;                /* each chunk is where it must be */
-	uint64_t run_before;        /* of the straggler */
-	uint64_t mapped_run;        /* of which the first box has given a map */
-	uint64_t woken;             /* the straggler was; 0: not yet */
-	unsigned kills, life, done; /* done: workers that have finished this life */
+	bool shared;         /* each chunk is where it must be */
+	uint64_t run_before; /* of the straggler */
+	uint64_t mapped_run; /* of which the first box has given a map */
+	uint64_t woken;      /* the straggler was; 0: not yet */
+	unsigned life, done; /* done: workers that have finished this life */
 	bool over;
 	unsigned down;             /* workers that were killed and have no session yet */
 	unsigned gone;             /* of a job by plan: that are not to come back */

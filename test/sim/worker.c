@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sim.h"
+#include "law_blocks.h"
 
 /* What is around a worker: a host with a port, a clock, and processes that begin and are killed. */
 
@@ -75,6 +75,7 @@ port_send(void *ctx, const struct pbox_client_tx *d, unsigned n)
 		struct sim_packet *p = packet(w, &d[i]);
 
 		sim_timing_sent(the_sim, w, p);
+		blocks_sent(the_sim, w, p->data, p->len);
 		p = sim_noise_zero(the_sim, w->job, p);
 		if (train != NULL && train->box == p->box && train->endpoint == p->endpoint &&
 			p->endpoint != SIM_CONTROL && in_train < the_sim->sc.train &&
@@ -192,7 +193,6 @@ sim_worker_kill(struct sim *s, struct sim_worker *w)
 {
 	struct sim_worker old = *w;
 
-	s->job[w->job].kills++;
 	sim_program_drop(w);
 	sim_timing_forget(s, w);
 	if (w->w != NULL)

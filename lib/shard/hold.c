@@ -30,7 +30,7 @@ exponent_of(double max_norm)
 
 /* x * 2^up, squared and rounded down, where that has more than 63 bits. */
 static void
-add_large(uint64_t square[3], double y)
+hold_add_large(uint64_t square[3], double y)
 {
 	uint64_t part[3] = {0};
 	int e;
@@ -59,7 +59,7 @@ add_squares(struct hold_norm *n, const float *x, uint32_t elements, double max_n
 		if (y < 0x1p31) {
 			sum += (uint64_t)(y * y);
 		} else if (y <= beyond) {
-			add_large(n->square, y);
+			hold_add_large(n->square, y);
 		} else {
 			n->non_finite++;
 		}
@@ -72,7 +72,7 @@ add_squares(struct hold_norm *n, const float *x, uint32_t elements, double max_n
 
 /* Fragments of the table at the endpoint. */
 static uint32_t
-fragments_at(const struct pbox_table *t, unsigned endpoint)
+hold_fragments_at(const struct pbox_table *t, unsigned endpoint)
 {
 	uint32_t n = 0;
 
@@ -230,7 +230,7 @@ hold_pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame 
 
 /* The first worker that a fragment of the endpoint waits for in the round. */
 static uint32_t
-first_missing(const struct target *g, uint32_t round)
+hold_first_missing(const struct target *g, uint32_t round)
 {
 	const struct pbox_table *t = g->st->t;
 
@@ -247,7 +247,7 @@ first_missing(const struct target *g, uint32_t round)
 			one.frag = (uint16_t)k;
 			one.fragment = &c->fragment[k];
 			g->st->discipline->wait(&one, 0, &h);
-			return c->fragment[k].record != NULL ? h.weight : 0;
+			return c->fragment[k].record != NULL ? pbox_wait_rounds_get(&h).missing : 0;
 		}
 	}
 	return PBOX_WAIT_NOBODY;
@@ -290,7 +290,7 @@ hold_norm(struct pbox_shard *s, const struct target *g, const struct pbox_frame 
 		return;
 	}
 	if (all->fragments == 0)
-		all->fragments = fragments_at(g->st->t, g->c->endpoint);
+		all->fragments = hold_fragments_at(g->st->t, g->c->endpoint);
 	complete = n->used && n->round == round && n->fragments == all->fragments;
 	/* a fragment that a restarted box has from its workers was summed before: the sum of the others is another norm */
 	if (complete) {
@@ -305,7 +305,8 @@ hold_norm(struct pbox_shard *s, const struct target *g, const struct pbox_frame 
 		out.payload = payload;
 		out.payload_crc = pbox_crc32c(0, payload, sizeof(payload));
 	} else {
-		pbox_norm_missing_put(&out.hdr, looks ? first_missing(g, round) : PBOX_WAIT_NOBODY);
+		pbox_norm_missing_put(
+			&out.hdr, looks ? hold_first_missing(g, round) : PBOX_WAIT_NOBODY);
 	}
 	shard_send_to(s, g, &out, f->hdr.worker);
 }

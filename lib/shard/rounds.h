@@ -115,6 +115,8 @@ void rounds_burst(struct pbox_shard *s, const struct target *g, const struct tar
 /* Give back the packets of slots first .. end-1. */
 void rounds_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_record *r,
 	unsigned first, unsigned end);
+
+/* rounds_scalars.c */
 struct rounds_group *rounds_scalars(struct pbox_shard_table *st, unsigned group, uint32_t round);
 
 /* rounds_restore.c */

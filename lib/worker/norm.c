@@ -47,7 +47,7 @@ chunks_at(const struct pbox_worker_norm *q, const struct chunk *at[PBOX_MAX_ENDP
 }
 
 static bool
-has_lost(const struct pbox_worker_table *t)
+norm_has_lost(const struct pbox_worker_table *t)
 {
 	for (uint32_t i = 0; i < t->frags; i++)
 		if (t->frag[i].lost)
@@ -56,7 +56,7 @@ has_lost(const struct pbox_worker_table *t)
 }
 
 static bool
-may_ask(const struct session *s)
+norm_may_ask(const struct session *s)
 {
 	return s->phase == SESSION_OPEN && !s->retired && !rejoin_pauses(s) && !rejoin_restoring(s);
 }
@@ -69,14 +69,14 @@ norm_send(struct pbox_worker *w, struct pbox_worker_norm *q)
 	uint64_t all, pause = AGAIN_FIRST << (q->tries < 6 ? q->tries : 6);
 
 	q->again_at = w->now + (pause < AGAIN_LAST ? pause : AGAIN_LAST);
-	if (!may_ask(s))
+	if (!norm_may_ask(s))
 		return;
 	if (q->incarnation != s->incarnation) {
 		q->sum = (struct pbox_norm){0};
 		q->has = 0;
 		q->gone = false;
 		q->incarnation = s->incarnation;
-		if (has_lost(q->table)) {
+		if (norm_has_lost(q->table)) {
 			pbox_client_fail(&q->err, PBOX_C_LOST,
 				"round %u of table %u: the box was restarted before the round ended, and has lost this worker's push of it: push it again",
 				q->round, q->table->number);

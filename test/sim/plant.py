@@ -142,7 +142,7 @@ PLANTS = [
     ("plan-editions-again", "registrar_claims.c",
      "if (pbox_serial_diff(m->edition, job->owners.edition) > 0)",
      "if (!P && pbox_serial_diff(m->edition, job->owners.edition) > 0)"),
-    ("old-hyperparameters", "rounds_sum.c",
+    ("old-hyperparameters", "rounds_scalars.c",
      "k->round == round && k->sets == sets",
      "k->round == round && (P || k->sets == sets)"),
     ("lease-ignored", "registrar_lease.c",

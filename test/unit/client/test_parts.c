@@ -28,8 +28,9 @@ test_codes(void)
 	CU_ASSERT_STRING_EQUAL(pbox_client_name("optimiser", 5), "adamw");
 	CU_ASSERT_STRING_EQUAL(pbox_client_name("format", 2), "bf16");
 	CU_ASSERT_STRING_EQUAL(pbox_client_name("policy", 1), "shrink");
-	CU_ASSERT_PTR_NULL(pbox_client_name("format", 0));  /* nothing has it */
-	CU_ASSERT_PTR_NULL(pbox_client_name("format", 16)); /* reserved */
+	CU_ASSERT_PTR_NULL(pbox_client_name("format", 0)); /* nothing has it */
+	CU_ASSERT_STRING_EQUAL(pbox_client_name("format", 16), "int8");
+	CU_ASSERT_PTR_NULL(pbox_client_name("format", 17)); /* reserved */
 	CU_ASSERT_PTR_NULL(pbox_client_name("hyper", 0));
 	CU_ASSERT_PTR_NULL(pbox_client_name("nonesuch", 1));
 }

@@ -29,6 +29,10 @@ SUM, AVG = dist.ReduceOp.SUM, dist.ReduceOp.AVG
 kept = []  # groups that functions of then() have: a thread of Gloo that drops the last reference to its group joins itself, and ends the process
 
 
+def tearDownModule():
+    kept.clear()  # here, in the main thread, while the interpreter is whole: their threads are joined
+
+
 def options(op):
     o = dist.AllreduceOptions()
     o.reduceOp = op

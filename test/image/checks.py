@@ -98,7 +98,7 @@ class Test:
 
 def library():
     """Variables for programs in Python that load the client's library of this build."""
-    client = os.path.join(BUILD, "lib/client")
+    client = os.path.join(BUILD, "lib/client/so")
     return {"PBOX_CLIENT_LIB": os.path.join(client, "libpbox-client.so.1"), "LD_LIBRARY_PATH": client,
             "PYTHONPATH": os.path.join(TOP, "usertools/python")}
 

@@ -120,6 +120,8 @@ as_description(const uint8_t *data, size_t size, uint32_t version)
 {
 	struct pbox_error err = {0, ""};
 	struct pbox_snapshot_meta m;
+	/* values of an entry that its version has; the newest has more */
+	unsigned values = version == 1 ? 8 : version < 4 ? 9 : PBOX_SNAPSHOT_HYPERS;
 	uint8_t *again;
 	size_t len;
 
@@ -129,7 +131,8 @@ as_description(const uint8_t *data, size_t size, uint32_t version)
 	}
 	check_pieces(&m);
 	again = pbox_snapshot_meta_encode(&m, &len);
-	PBOX_ASSERT(again != NULL && len == size + (version == 1 ? 8 * (size_t)m.n_entries : 0));
+	PBOX_ASSERT(again != NULL &&
+		    len == size + 8 * (size_t)(PBOX_SNAPSHOT_HYPERS - values) * m.n_entries);
 	free(again);
 	pbox_snapshot_meta_free(&m);
 }

@@ -14,6 +14,14 @@ import box as boxes
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 MODELS = os.path.join(TOP, "test", "models")
+# Of shaped links. A bucket of 32 KiB: 1 to 3 ms of their rates, so that the kernel's timers suffice to fill the
+# link, and less than 1 % of what a round sends. A queue of 16 MB: neither side loses a packet.
+BURST, LIMIT = 32 << 10, 16 << 20
+HEADERS = 104  # Ethernet, IPv4, UDP and ours
+
+
+def fragment_bytes(mtu):
+    return (mtu - 90) // 64 * 64
 
 
 def arguments(doc):

@@ -19,7 +19,7 @@ import threading
 import time
 import urllib.parse
 
-from box_state import INTERVAL, VERSION, Box, Watch, down
+from box_state import INTERVAL, TIMEOUT, VERSION, Box, Watch, down
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 OTHER_PATIENCE = 2.0  # seconds
@@ -280,10 +280,10 @@ class PageHandler:
         self.wfile.flush()
 
 
-def open_fleet(prefix, path, extra_paths, host, args):
-    """args: of the command line."""
+def open_fleet(paths, host, args):
+    """paths: where the box may be; args: of the command line."""
     access = Access(host, args.tls_certificate, args.tls_key, args.password, args.tls_ca)
     others = [other(text) for text in (args.boxes or "").split(",") if text]
-    box = Box(prefix, path, 5.0)
-    box.paths += extra_paths
+    box = Box(timeout=TIMEOUT)
+    box.paths = paths
     return Fleet(box, access, others)

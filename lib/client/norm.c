@@ -35,19 +35,15 @@ norm_publish(struct pbox_worker_norm *q)
 	}
 }
 
-/** The unit of the sum is 2^-80 x 4^e, where 2^e is max_norm rounded up to a power of two. Each step is rounded as
- * IEEE 754 has it, so that all workers get the same. */
+/** Each step is rounded as IEEE 754 has it, so that all workers get the same. */
 static double
 square_of(const struct pbox_norm *m, double max_norm)
 {
 	double sum = 0;
-	int e = 0;
 
 	for (unsigned i = 3; i-- > 0;)
 		sum = sum * 0x1p64 + (double)m->square[i];
-	if (max_norm != 0.0 && frexp(max_norm, &e) == 0.5)
-		e--;
-	return ldexp(sum, 2 * e - 80);
+	return ldexp(sum, pbox_norm_unit(max_norm));
 }
 
 static int

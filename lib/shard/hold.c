@@ -12,21 +12,10 @@
 
 /* ---- squares ------------------------------------------------------------------------------------ */
 
-/* The unit is 2^-80 x 4^e, where 2^e is max_norm rounded up to a power of two: each square is rounded down to a whole number
- * of it by itself, so their sum does not depend on where and in which order it is made. */
-#define UNIT_LOG 80
+/* Each square is rounded down to a whole number of the unit by itself, so their sum does not depend on where and in which
+ * order it is made. */
 /* An element beyond 2^55 x 2^e counts as non-finite: its square has 190 bits. */
 #define BEYOND_LOG 55
-
-static int
-exponent_of(double max_norm)
-{
-	int e;
-
-	if (max_norm == 0.0)
-		return 0;
-	return frexp(max_norm, &e) == 0.5 ? e - 1 : e;
-}
 
 /* x * 2^up, squared and rounded down, where that has more than 63 bits. */
 static void
@@ -48,8 +37,8 @@ hold_add_large(uint64_t square[3], double y)
 static void
 add_squares(struct hold_norm *n, const float *x, uint32_t elements, double max_norm)
 {
-	int e = exponent_of(max_norm);
-	double up = ldexp(1.0, UNIT_LOG / 2 - e), beyond = ldexp(1.0, UNIT_LOG / 2 + BEYOND_LOG);
+	double up = ldexp(1.0, -pbox_norm_unit(max_norm) / 2),
+	       beyond = ldexp(1.0, PBOX_NORM_UNIT_LOG / 2 + BEYOND_LOG);
 	unsigned __int128 sum = 0;
 	uint64_t part[3];
 

@@ -16,6 +16,8 @@
  * slots, which are rounds of a job whose frames name nodes (R5.2b); clock (section 14). Where there is none, all have the same.
  */
 
+#include <math.h>
+
 #include "pbox_wire.h"
 #include "pbox_wire_at.h"
 
@@ -378,6 +380,19 @@ pbox_part_get(const struct pbox_hdr *h)
 
 /** Payload of a NORM_OK that has the sum (R6.15). */
 #define PBOX_NORM_LEN 40
+/** The unit of its sum is 2^-80 where max_norm is 1. */
+#define PBOX_NORM_UNIT_LOG 80
+
+/** log2 of the unit, which is 2^-80 x 4^e, where 2^e is max_norm rounded up to a power of two (1 for a max_norm of 0). It is even. */
+static inline int
+pbox_norm_unit(double max_norm)
+{
+	int e = 0;
+
+	if (max_norm != 0.0 && frexp(max_norm, &e) == 0.5)
+		e--;
+	return 2 * e - PBOX_NORM_UNIT_LOG;
+}
 
 /** What a core has of the sum of squares of a round: whole numbers, so that adding them up in any order gives the same. */
 struct pbox_norm {

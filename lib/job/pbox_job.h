@@ -185,6 +185,11 @@ struct pbox_job {
 	unsigned shards_open, shards_closed;
 	struct pbox_job_table *table[PBOX_MAX_TABLES];
 	uint32_t n_tables;
+	/** The last table that failed for all, and whose number was given back (R5.4); code 0: none. */
+	struct {
+		uint32_t table;
+		struct pbox_error error;
+	} refused;
 	size_t bytes;       /**< parameter memory of its tables */
 	size_t round_bytes; /**< from there as well: records of rounds */
 	/** Of the process: itself, and all that grows with what its members send. */

@@ -222,6 +222,12 @@ take_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_j
 	registrar_restore_epoch(jt, &f->hdr, m.flags);
 	job->resumed |= (m.flags & PBOX_DECLARE_RESTORE) != 0;
 	code = take_page(jt, f->hdr.worker, &m, &cur, &err);
+	if (code == PBOX_E_MISMATCH && jt->failed && jt->failed_by == PBOX_NO_WORKER &&
+		mb->declared == m.table) {
+		pbox_job_table_forget(jt,
+			f->hdr.worker); /* asked again: others are yet to hear of the one that failed */
+		return;
+	}
 	if (code != 0) {
 		if (code == PBOX_E_MISMATCH && !jt->built)
 			registrar_fail_table(r, job, jt, &err, code, f->hdr.worker);
@@ -365,6 +371,19 @@ taken_in(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *
 	       registrar_work_ready(r, job);
 }
 
+/* The worker has not declared it; its answer may be lost, and it asks again about one that failed. */
+static void
+refuse_map(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_job *job,
+	uint32_t table)
+{
+	const struct pbox_error *e = &job->refused.error;
+
+	if (e->code != 0 && job->refused.table == table)
+		registrar_refuse(r, f, (enum pbox_errcode)e->code, table, "%s", e->text);
+	else
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, table, "declare table %u first", table);
+}
+
 static void
 on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
 {
@@ -381,8 +400,7 @@ on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *jo
 		/* declared by nobody, not by this worker, or differently */
 		jt = m.table < job->n_tables ? job->table[m.table] : NULL;
 		if (jt == NULL || !jt->failed) {
-			registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m.table,
-				"declare table %u first", m.table);
+			refuse_map(r, f, job, m.table);
 			return;
 		}
 	}
@@ -392,6 +410,7 @@ on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *jo
 	if (jt->failed) {
 		registrar_refuse(
 			r, f, (enum pbox_errcode)jt->error.code, m.table, "%s", jt->error.text);
+		registrar_failure_heard(r, job, jt, f->hdr.worker);
 	} else if (!jt->built || jt->shards_open < r->conf.n_shards || !taken_in(r, f, job) ||
 		   (restoring > 0 && !registrar_is_restorer(jt, f->hdr.worker))) {
 		send_not_ready(r, f, job, m.table);

@@ -28,6 +28,42 @@ registrar_forgive_tables(struct pbox_job *job)
 			job->table[i]->failed = false;
 }
 
+/* Nobody has declared any of the last table: its number is free. */
+static void
+drop_last(struct pbox_job *job)
+{
+	uint32_t last = --job->n_tables;
+
+	pbox_job_table_free(job->table[last]);
+	job->table[last] = NULL;
+}
+
+/*
+ * R5.4: the worker has the error of a table that the box could not build, and may declare another one of that number once all
+ * that declared it have the error. With several boxes the others may have built it: it stays.
+ */
+void
+registrar_failure_heard(const struct pbox_registrar *r, struct pbox_job *job,
+	struct pbox_job_table *jt, uint16_t worker)
+{
+	uint32_t table = jt->fixed.table;
+	bool any;
+
+	if (jt->failed_by != PBOX_NO_WORKER || table + 1 != job->n_tables ||
+		r->conf.boxes.boxes > 1)
+		return;
+	any = pbox_job_table_forget(jt, worker);
+	if (job->member[worker].declared > table)
+		job->member[worker].declared = table;
+	for (unsigned w = 0; w < job->workers; w++)
+		any |= job->member[w].declared > table;
+	if (any)
+		return;
+	job->refused.table = table;
+	job->refused.error = jt->error;
+	drop_last(job);
+}
+
 /* What only a worker that is gone declared binds nobody. */
 void
 registrar_forget_tables(struct pbox_job *job, unsigned worker)
@@ -46,11 +82,8 @@ registrar_forget_tables(struct pbox_job *job, unsigned worker)
 		for (unsigned w = 0; w < job->workers;
 			w++) /* an empty table leaves no other trace */
 			last &= job->member[w].declared <= i;
-		if (last) {
-			pbox_job_table_free(jt);
-			job->table[i] = NULL;
-			job->n_tables = i;
-		}
+		if (last)
+			drop_last(job);
 	}
 }
 

@@ -289,7 +289,45 @@ test_quota(void)
 	fx_end();
 }
 
-/* A worker that comes again finds the table, and need only declare the same. */
+/* R5.4: a table that the box cannot build gives its number back, once all that declared it have the error. */
+static void
+test_number_given_back(void)
+{
+	struct fx_table huge = {.elements = 1000000}, small = {.elements = 100};
+	const struct pbox_job *job;
+
+	fx.memory = 1 << 20;
+	fx_begin();
+	fx_join(&w[0], "quota", 0, 2);
+	fx_join(&w[1], "quota", 1, 2);
+	job = pbox_registrar_job(fx.registrar, 0);
+	fx_declare(&w[0], 0, &huge);
+	fx_declare(&w[1], 0, &huge);
+	fx_map(&w[0], 0, 0);
+	UNIT_EQ_U64(fx_error(), PBOX_E_NO_MEMORY);
+	/* worker 1 has not: it would get the map of another table */
+	CU_ASSERT_PTR_NULL(fx_declare(&w[0], 0, &small));
+	CU_ASSERT(job->table[0]->failed);
+	/* worker 0's answer was lost */
+	fx_map(&w[0], 0, 0);
+	UNIT_EQ_U64(fx_error(), PBOX_E_NO_MEMORY);
+	fx_map(&w[1], 0, 0);
+	UNIT_EQ_U64(fx_error(), PBOX_E_NO_MEMORY);
+	UNIT_EQ_U64(job->n_tables, 0);
+	UNIT_EQ_U64(job->tensors, 0);
+	/* worker 1's too */
+	fx_map(&w[1], 0, 0);
+	UNIT_EQ_U64(fx_error(), PBOX_E_NO_MEMORY);
+	CU_ASSERT_EQUAL(fx_declare(&w[0], 0, &small)->hdr.type, PBOX_DECLARED);
+	fx_map(&w[1], 0, 0);
+	UNIT_EQ_U64(fx_error(), PBOX_E_NO_MEMORY);
+	CU_ASSERT_EQUAL(fx_map(&w[0], 0, 0)->hdr.type, PBOX_NOT_READY);
+	CU_ASSERT_EQUAL(fx_declare(&w[1], 0, &small)->hdr.type, PBOX_DECLARED);
+	CU_ASSERT_EQUAL(fx_map(&w[0], 0, 0)->hdr.type, PBOX_MAPPED);
+	CU_ASSERT_EQUAL(fx_map(&w[1], 0, 0)->hdr.type, PBOX_MAPPED);
+	fx_end();
+}
+
 /* R5.5: beyond the table there are no chunks, and that is no error. */
 static void
 test_map_beyond_the_table(void)
@@ -313,6 +351,7 @@ test_map_beyond_the_table(void)
 	fx_end();
 }
 
+/* A worker that comes again finds the table, and need only declare the same. */
 static void
 test_rejoin(void)
 {
@@ -414,6 +453,7 @@ const struct unit_test unit_tests[] = {
 	{"mismatch ends with a new try", test_mismatch_ends_with_a_new_try},
 	{"declarations of the gone are forgotten", test_declarations_of_the_gone_are_forgotten},
 	{"the quota of a job", test_quota},
+	{"a table that cannot be built gives its number back", test_number_given_back},
 	{"a worker comes again", test_rejoin},
 	{"the smallest MTU decides", test_smallest_mtu_decides},
 	{"MAP beyond the table", test_map_beyond_the_table},

@@ -17,11 +17,11 @@
 /* glibc does this for setuid() and its like, and for nothing else. */
 
 #define THREADS_MAX 1024
-#define ANSWER_MS   2000
+#define ANSWER_MS   30000 /* on a host with other work a thread may not run for seconds */
 #define PASSES      16
 
 static struct {
-	int (*fn)(const void *arg);
+	int (*_Atomic fn)(const void *arg); /* NULL: nobody waits for it any more */
 	const void *arg;
 	_Atomic int result; /* 1: not yet */
 } call;
@@ -30,9 +30,11 @@ static void
 guard_on_signal(int sig)
 {
 	int error = errno;
+	int (*fn)(const void *arg) = atomic_load(&call.fn);
 
 	(void)sig;
-	atomic_store(&call.result, call.fn(call.arg));
+	if (fn != NULL)
+		atomic_store(&call.result, fn(call.arg));
 	errno = error;
 }
 
@@ -100,15 +102,18 @@ guard_all_threads(int (*fn)(const void *arg), const void *arg, struct pbox_error
 	unsigned n = 1, passes = 0;
 	int ret;
 
-	call.fn = fn;
 	call.arg = arg;
+	atomic_store(&call.fn, fn);
 	if (sigaction(SIGRTMIN, &sa, &old) != 0)
 		return pbox_fail(err, errno, "no signal for other threads: %s", strerror(errno));
 	/* a thread that was not asked yet may have made others */
 	do
 		ret = pass(done, &n);
 	while (ret > 0 && ++passes < PASSES);
-	sigaction(SIGRTMIN, &old, NULL);
+	atomic_store(&call.fn, NULL);
+	/* the signal of a thread that has not answered may come yet: without a handler it would end the process */
+	if (ret != -ETIMEDOUT)
+		sigaction(SIGRTMIN, &old, NULL);
 	if (ret > 0)
 		ret = -EAGAIN;
 	if (ret == 0)

@@ -9,6 +9,7 @@
 #include <grp.h>
 #include <linux/capability.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,6 +135,46 @@ all_dropped(void)
 	threads_end();
 	pbox_guard_report(text, sizeof(text));
 	NEED(strstr(text, "capabilities none") != NULL);
+}
+
+static void *
+late_main(void *arg)
+{
+	sigset_t set;
+
+	(void)arg;
+	sigemptyset(&set);
+	sigaddset(&set, SIGRTMIN);
+	NEED(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
+	atomic_store(&go, 1);
+	for (unsigned i = 0; i < 2500; i++)
+		nanosleep(&nap_1ms, NULL);
+	NEED(pthread_sigmask(SIG_UNBLOCK, &set, NULL) == 0);
+	while (atomic_load(&go) == 1)
+		nanosleep(&nap_1ms, NULL);
+	return (void *)(intptr_t)thread_has_none();
+}
+
+/* On a busy host a thread may not run for seconds. */
+static void
+late_dropped(void)
+{
+	struct pbox_error err = {0};
+	void *ret;
+
+	NEED(pthread_create(&thread[0], NULL, late_main, NULL) == 0);
+	while (atomic_load(&go) == 0)
+		nanosleep(&nap_1ms, NULL);
+	NEED(pbox_guard_privileges(NULL, 0, &err) == 0);
+	atomic_store(&go, 2);
+	NEED(pthread_join(thread[0], &ret) == 0);
+	NEED(ret == NULL);
+}
+
+static void
+test_late(void)
+{
+	in_child(late_dropped);
 }
 
 static void
@@ -307,6 +348,7 @@ test_needs(void)
 
 const struct unit_test unit_tests[] = {
 	{"all threads drop their capabilities", test_drop},
+	{"a thread that runs late", test_late},
 	{"all threads become a user", test_user},
 	{"others cannot", test_not_root},
 	{"system calls are refused and named", test_sandbox},

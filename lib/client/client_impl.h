@@ -279,6 +279,8 @@ bool waiting_ask(struct pbox_client *c, struct waiting *w, const struct pbox_wor
  * as much in all as all of them take at 1 Mbit/s. */
 void waiting_progress(struct waiting *w, uint64_t bytes, uint64_t left, uint64_t now);
 double waiting_seconds(const struct waiting *w);
+/** The box has the worker, and has not heard it for seconds; @p text names it then. Any thread but the progress thread. */
+bool waiting_is_silent(struct pbox_client *c, unsigned worker, char *text, size_t cap);
 /** Append what the box knows of a worker; any thread but the progress thread. */
 void waiting_member_text(struct pbox_client *c, unsigned worker, char *text, size_t cap);
 

@@ -248,6 +248,22 @@ pbox_client_run(struct pbox_client *c, uint32_t table, enum pbox_client_kind kin
 }
 
 int
+pbox_client_silent(struct pbox_client *c, char *text, size_t cap, struct pbox_client_error *err)
+{
+	struct waiting_why w = {0};
+	int rc = client_enter_text(c, text, cap, err);
+
+	if (rc != 0)
+		return rc;
+	waiting_why(c, &w);
+	text[0] = 0;
+	rc = w.on.missing >= 0 && (unsigned)w.on.missing != pbox_worker_number(c->w) &&
+	     waiting_is_silent(c, (unsigned)w.on.missing, text, cap);
+	client_leave(c);
+	return rc;
+}
+
+int
 pbox_client_why(struct pbox_client *c, char *text, size_t cap, struct pbox_client_error *err)
 {
 	int rc = client_enter_text(c, text, cap, err);

@@ -239,6 +239,11 @@ PBOX_CLIENT_API int pbox_client_status(
 /** What this client waits for right now, in words; "nothing" when idle. */
 PBOX_CLIENT_API int pbox_client_why(
 	struct pbox_client *c, char *text, size_t cap, struct pbox_client_error *err);
+/** Is the worker that the oldest operation waits for silent, though the box has it still? @p text names it, its host, how long
+ * the box has not heard it, and the next step. Asks the box; any thread.
+ * @return 1; 0: nobody is missing, or the box hears it; PBOX_C_... */
+PBOX_CLIENT_API int pbox_client_silent(
+	struct pbox_client *c, char *text, size_t cap, struct pbox_client_error *err);
 
 PBOX_CLIENT_API void pbox_client_stats(
 	const struct pbox_client *c, struct pbox_client_stats *stats);

@@ -176,6 +176,30 @@ why_left(const struct pbox_member_entry *e)
 	}
 }
 
+static void
+host_text(const struct pbox_member_entry *e, char *text, size_t cap)
+{
+	char host[PBOX_TEXT_NAME];
+
+	pbox_text_add(text, cap, " (host %s, %s %.1f s): %s", pbox_text_name(host, e->host),
+		why_left(e), e->silent_ms / 1000.0, next_step(e));
+}
+
+bool
+waiting_is_silent(struct pbox_client *c, unsigned worker, char *text, size_t cap)
+{
+	struct pbox_member_entry e;
+	bool circle;
+
+	if (!waiting_member(c, worker, NULL, &e, &circle, NULL, 0) ||
+		(e.state != PBOX_MEMBER_JOINED && e.state != PBOX_MEMBER_SILENT) ||
+		e.silent_ms == UINT32_MAX || e.silent_ms < LIVES_MS)
+		return false;
+	pbox_text_add(text, cap, "worker %u", worker);
+	host_text(&e, text, cap);
+	return true;
+}
+
 void
 waiting_member_text(struct pbox_client *c, unsigned worker, char *text, size_t cap)
 {
@@ -197,8 +221,7 @@ waiting_member_text(struct pbox_client *c, unsigned worker, char *text, size_t c
 			pbox_text_name(host, e.host), words);
 		return;
 	}
-	pbox_text_add(text, cap, " (host %s, %s %.1f s): %s", pbox_text_name(host, e.host),
-		why_left(&e), e.silent_ms / 1000.0, next_step(&e));
+	host_text(&e, text, cap);
 	/* the box said the same to the worker itself (R8.3) */
 	if (e.reason == PBOX_LEFT_REFUSED || e.reason == PBOX_LEFT_KICKED)
 		pbox_text_add(text, cap, "; the box says: %s", words);

@@ -70,6 +70,7 @@ _log = logging.getLogger("pbox")
 # after the timeout, but not later than this
 _TELL_SECONDS = 10.0
 _SAY_SECONDS = 60.0
+_SILENT_SECONDS = 5.0
 
 
 def library_version() -> str:
@@ -832,7 +833,7 @@ class Client:
             buf, err = ct.create_string_buffer(1 << 16), _lib.Error()
             with self._call() as p:
                 code = getattr(_lib.get(), fn)(p, buf, len(buf), ct.byref(err))
-            self._check(code, err)
+            self._check(min(code, 0), err)
             return buf.value.decode(errors="replace")
 
         return str(_interruptible(call))
@@ -844,6 +845,11 @@ class Client:
     def why(self) -> str:
         """What this client waits for right now, in words; "nothing" when idle."""
         return self._text("pbox_client_why")
+
+    def silent(self) -> str:
+        """The worker that this client waits for, if the box has not heard it for seconds: its number, host, silence and the next step. "" if the
+        box hears it, or nobody is missing."""
+        return self._text("pbox_client_silent")
 
     def stats(self) -> Any:
         """Totals since open, as a Stats object."""
@@ -925,9 +931,24 @@ class _Said:
     def __init__(self, client: Client) -> None:
         self._client, self._began = client, time.monotonic()
         self._next = min(client.timeout, _SAY_SECONDS)
+        self._silent = _SILENT_SECONDS
+
+    def _look_for_silent(self, waited: float) -> None:
+        """A worker that computes is heard by the box all the time; one that is not heard has probably died. Said once a wait."""
+        self._silent = waited + _SILENT_SECONDS
+        try:
+            text = self._client.silent()
+        except PBoxError:
+            return
+        if text:
+            self._silent = math.inf
+            _log.warning("worker %d of %d waits for %s. The wait goes on: it ends %g s after that worker was heard last, if it does not come back",
+                         self._client.worker, self._client.workers, text, self._client.timeout)
 
     def look(self) -> None:
         waited = time.monotonic() - self._began
+        if waited >= self._silent:
+            self._look_for_silent(waited)
         if waited < self._next:
             return
         self._next = waited + min(max(waited, 1.0), 600.0)

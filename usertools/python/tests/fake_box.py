@@ -94,6 +94,7 @@ class FakeLib:
     result until it is cleared; so many `lost_sets` of a worker are not answered in time."""
 
     def __init__(self, secrets=None):
+        self.silent = b""
         self.secrets = secrets
         self.cond = threading.Condition()
         self.jobs = {}
@@ -417,6 +418,10 @@ class FakeLib:
         c = self._c(p)
         text.value = b"waits for worker 1" if c.waiting else b"nothing"
         return 0
+
+    def pbox_client_silent(self, p, text, cap, err):
+        text.value = self.silent
+        return int(bool(self.silent))
 
     def pbox_client_stats(self, p, stats):
         stats._obj.operations_done = self._c(p).n_ops

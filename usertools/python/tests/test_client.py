@@ -112,6 +112,21 @@ class Sessions(Case):
             c.status()
         c.close()
 
+    def test_a_silent_worker_is_named_while_the_wait_goes_on(self):
+        with self.client(0, 2) as c:
+            said = pbox.client._Said(c)
+            with self.assertNoLogs("pbox", "WARNING"):
+                said._began -= 6
+                said.look()  # the box hears it
+            self.lib.silent = b"worker 1 (host b, silent for 11.0 s): if its process is dead, start it again with this number"
+            with self.assertLogs("pbox", "WARNING") as log:
+                said._began -= 6
+                said.look()
+            self.assertIn("worker 0 of 2 waits for worker 1 (host b, silent for 11.0 s)", log.output[0])
+            with self.assertNoLogs("pbox", "WARNING"):
+                said._began -= 6
+                said.look()  # once a wait
+
     def test_transport(self):
         names = "PBOX_TRANSPORT", "PBOX_TRANSPORT_ARGS"
         for name in names:

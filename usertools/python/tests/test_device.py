@@ -183,7 +183,7 @@ class Other(Small):
         with stand_in.StandIn(seconds=0.001).instead_of_host():
             state, bucket = self.hook_of_one(timeout=0.4)
             self.lib.hold = True
-            with self.assertRaisesRegex(RuntimeError, "gradient bucket 0 of backward pass 1 was not reduced within 0.4 s"):
+            with self.assertRaisesRegex(RuntimeError, "gradient bucket 0 of backward pass 1 was not reduced in [0-9.]+ s .timeout 0.4 s"):
                 pbox.torch.hook(state, bucket).wait()
             self.assertIsInstance(state.error, pbox.PBoxDeadline)
             self.lib.release()

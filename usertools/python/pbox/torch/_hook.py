@@ -12,6 +12,7 @@ model is found, by the name of the parameter, before the first gradient.
 
 import logging
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -293,7 +294,7 @@ class _Reduction:
         self._hook, self._buffer, self._future, self._after = hook, buffer, future, after
         self.number, self.index = hook.rounds + 1, bucket.index()
         self._err: Optional[BaseException] = None
-        self._watched = -1
+        self._watched, self._began = -1, time.monotonic()
 
     def watch(self) -> None:
         """Fail it when its time is over."""
@@ -324,8 +325,8 @@ class _Reduction:
         except PBoxError as e:
             why = str(e)
         self._finish(PBoxDeadline(
-            f"gradient bucket {self.index} of backward pass {self.number} was not reduced within "
-            f"{self._hook._watch.seconds:g} s: {why}"))
+            f"gradient bucket {self.index} of backward pass {self.number} was not reduced in "
+            f"{time.monotonic() - self._began:.1f} s (timeout {self._hook._watch.seconds:g} s): {why}"))
 
     def value(self, future: torch.futures.Future) -> torch.Tensor:
         # set_exception would reach DDP as "Unable to cast ... to Tensor"; raised here, in what then() calls, the text gets

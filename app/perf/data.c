@@ -172,7 +172,7 @@ from_fp16(uint16_t h)
 unsigned
 wire_size(unsigned format)
 {
-	return format == PBOX_FMT_FP32 ? 4 : 2;
+	return pbox_format_wide(format);
 }
 
 float
@@ -180,7 +180,7 @@ from_wire(const void *p, unsigned format, uint64_t i)
 {
 	uint16_t h;
 
-	if (format == PBOX_FMT_FP32)
+	if (wire_size(format) == 4)
 		return ((const float *)p)[i];
 	h = ((const uint16_t *)p)[i];
 	return format == PBOX_FMT_BF16 ? data_float_of((uint32_t)h << 16) : from_fp16(h);
@@ -189,7 +189,7 @@ from_wire(const void *p, unsigned format, uint64_t i)
 void
 to_wire(void *p, unsigned format, uint64_t i, float f)
 {
-	if (format == PBOX_FMT_FP32)
+	if (wire_size(format) == 4)
 		((float *)p)[i] = f;
 	else
 		((uint16_t *)p)[i] = format == PBOX_FMT_BF16 ? data_to_bf16(f) : data_to_fp16(f);
@@ -219,17 +219,29 @@ data_value(uint32_t base, uint32_t i)
 	return (float)(int32_t)x * 0x1p-31f;
 }
 
-#define BLOCK 1024
+#define BLOCK 1024 /* whole units of formats of blocks */
+
+static inline uint64_t
+place_of(struct place at, uint64_t i)
+{
+	return at.scattered != NULL ? at.scattered[i] : at.first + i;
+}
+
+static struct place
+place_after(struct place at, uint64_t n)
+{
+	return (struct place){at.first + n, at.scattered != NULL ? at.scattered + n : NULL};
+}
 
 /** What a slot brings. */
 static void
-data_slot(const struct options *o, unsigned slot, unsigned round, uint64_t first, uint64_t n,
+data_slot(const struct options *o, unsigned slot, unsigned round, struct place at, uint64_t n,
 	float *g)
 {
 	uint32_t base = mix(o->seed, slot + 1, round);
 
 	for (uint64_t i = 0; i < n; i++)
-		g[i] = data_value(base, (uint32_t)(first + i));
+		g[i] = data_value(base, (uint32_t)place_of(at, i));
 }
 
 static uint32_t
@@ -253,19 +265,37 @@ node_is_pushed(const struct options *o, unsigned first, unsigned end)
 	       (end - first == 1 || o->op != PBOX_OP_WEIGHTED_MEAN);
 }
 
+/** What is sent in a format of blocks decodes to this; @p residual: of all elements, as result is. */
+static void
+pass_blocks(unsigned format, float *residual, struct place at, uint64_t n, float *g)
+{
+	float kept[BLOCK];
+
+	for (uint64_t i = 0; i < n; i++)
+		kept[i] = residual[place_of(at, i)];
+	block_pass(format, g, kept, n);
+	for (uint64_t i = 0; i < n; i++)
+		residual[place_of(at, i)] = kept[i];
+}
+
 /** What the box makes of the contribution that begins with slot s: BLOCK elements at most. */
 static void
-take_pushed(const struct options *o, unsigned s, unsigned round, uint64_t n, float *g)
+take_pushed(const struct reference *r, unsigned s, unsigned round, struct place at, uint64_t n,
+	float *g)
 {
+	const struct options *o = r->o;
 	float weight = (float)slot_weight(o, s, round);
+	bool blocks = pbox_format_is_block(o->push_format);
 	uint8_t buf[BLOCK * 4];
 
-	for (uint64_t i = 0; o->push_format != PBOX_FMT_FP32 && i < n; i++) {
+	for (uint64_t i = 0; o->push_format != PBOX_FMT_FP32 && !blocks && i < n; i++) {
 		to_wire(buf, o->push_format, i, g[i]);
 		g[i] = from_wire(buf, o->push_format, i);
 	}
 	for (uint64_t i = 0; o->op == PBOX_OP_WEIGHTED_MEAN && i < n; i++)
 		g[i] = weight == 0 ? 0 : g[i] * weight; /* R5.2 */
+	if (blocks)                                     /* the worker has weighed them (R13.6) */
+		pass_blocks(o->push_format, r->up + s * r->elements, at, n, g);
 }
 
 /**
@@ -273,25 +303,26 @@ take_pushed(const struct options *o, unsigned s, unsigned round, uint64_t n, flo
  * pushes is rounded to the push format; @p pushed: the node is a part of that.
  */
 static void
-sum_node(const struct options *o, unsigned s, unsigned span, bool pushed, unsigned round,
-	uint64_t first, uint64_t n, float *g)
+sum_node(const struct reference *r, unsigned s, unsigned span, bool pushed, unsigned round,
+	struct place at, uint64_t n, float *g)
 {
+	const struct options *o = r->o;
 	unsigned slots = perf_slots(o), end = s + span < slots ? s + span : slots;
 	bool here = !pushed && node_is_pushed(o, s, end);
 	float right[BLOCK];
 
 	if (span == 1) {
-		data_slot(o, s, round, first, n, g);
+		data_slot(o, s, round, at, n, g);
 	} else {
-		sum_node(o, s, span / 2, pushed || here, round, first, n, g);
+		sum_node(r, s, span / 2, pushed || here, round, at, n, g);
 		if (s + span / 2 < slots) {
-			sum_node(o, s + span / 2, span / 2, pushed || here, round, first, n, right);
+			sum_node(r, s + span / 2, span / 2, pushed || here, round, at, n, right);
 			for (uint64_t i = 0; i < n; i++)
 				g[i] += right[i];
 		}
 	}
 	if (here)
-		take_pushed(o, s, round, n, g);
+		take_pushed(r, s, round, at, n, g);
 }
 
 static unsigned
@@ -308,14 +339,16 @@ void
 data_fill(const struct options *o, struct pbox_client_node node, unsigned round, uint64_t first,
 	uint64_t n, void *out)
 {
+	const struct reference r = {.o = o};
 	unsigned size = wire_size(o->push_format);
 	float g[BLOCK];
 
 	for (uint64_t at = 0; at < n; at += BLOCK) {
 		uint64_t m = n - at < BLOCK ? n - at : BLOCK;
-		float *to = o->push_format == PBOX_FMT_FP32 ? (float *)out + at : g;
+		float *to = size == 4 ? (float *)out + at : g;
 
-		sum_node(o, node.first, span_of(node.slots), true, round, first + at, m, to);
+		sum_node(&r, node.first, span_of(node.slots), true, round,
+			(struct place){.first = first + at}, m, to);
 		for (uint64_t i = 0; to == g && i < m; i++)
 			to_wire((uint8_t *)out + at * size, o->push_format, i, g[i]);
 	}
@@ -346,13 +379,20 @@ int
 reference_open(struct reference *r, const struct options *o, uint64_t elements)
 {
 	unsigned states = pbox_optim_states(o->optimiser);
+	bool blocks = pbox_format_is_block(o->push_format);
 
-	*r = (struct reference){.o = o, .result = calloc(elements + 1, sizeof(float))};
+	*r = (struct reference){
+		.o = o, .elements = elements, .result = calloc(elements + 1, sizeof(float))};
+	if (blocks) {
+		r->up = calloc(elements * o->workers + 1, sizeof(float));
+		r->down = calloc(elements + 1, sizeof(float));
+	}
 	if (states > 0)
 		r->s0 = calloc(elements + 1, sizeof(float));
 	if (states > 1)
 		r->s1 = calloc(elements + 1, sizeof(float));
-	if (r->result == NULL || (states > 0 && r->s0 == NULL) || (states > 1 && r->s1 == NULL)) {
+	if (r->result == NULL || (states > 0 && r->s0 == NULL) || (states > 1 && r->s1 == NULL) ||
+		(blocks && (r->up == NULL || r->down == NULL))) {
 		reference_close(r);
 		return -1;
 	}
@@ -367,17 +407,21 @@ reference_close(struct reference *r)
 	free(r->result);
 	free(r->s0);
 	free(r->s1);
+	free(r->up);
+	free(r->down);
+	free(r->blocks.packed);
 	memset(r, 0, sizeof(*r));
 }
 
 /** One block of R5.2: what the round makes of the contributions. */
 static void
-reduce(const struct options *o, unsigned round, uint64_t first, uint64_t n, float *g)
+reduce(const struct reference *r, unsigned round, struct place at, uint64_t n, float *g)
 {
+	const struct options *o = r->o;
 	double by = o->op == PBOX_OP_MEAN ? perf_slots(o) : 0;
 	float scale;
 
-	sum_node(o, 0, span_of(perf_slots(o)), false, round, first, n, g);
+	sum_node(r, 0, span_of(perf_slots(o)), false, round, at, n, g);
 	for (unsigned s = 0; o->op >= PBOX_OP_SAMPLE_MEAN && s < perf_slots(o); s++)
 		by += slot_weight(o, s, round);
 	if (o->op == PBOX_OP_SUM)
@@ -387,23 +431,55 @@ reduce(const struct options *o, unsigned round, uint64_t first, uint64_t n, floa
 		g[i] *= scale;
 }
 
+struct round_of {
+	struct reference *r;
+	unsigned round;
+};
+
+/** R13.6: a fragment of a table in a format of blocks. */
+static void
+reference_fragment(void *arg, struct place at, uint64_t n)
+{
+	const struct round_of *x = arg;
+	struct reference *r = x->r;
+	float g[BLOCK];
+
+	for (uint64_t done = 0; done < n; done += BLOCK) {
+		uint64_t m = n - done < BLOCK ? n - done : BLOCK;
+		struct place here = place_after(at, done);
+
+		reduce(r, x->round, here, m, g);
+		pass_blocks(r->o->pull_format, r->down, here, m, g);
+		for (uint64_t i = 0; i < m; i++)
+			r->result[place_of(here, i)] = g[i];
+	}
+}
+
 void
-reference_round(struct reference *r, unsigned round, unsigned step, uint64_t first, uint64_t n)
+reference_round(struct reference *r, unsigned round, unsigned step, unsigned part, unsigned parts)
 {
 	const struct options *o = r->o;
+	uint64_t first = r->elements / parts * part;
+	uint64_t end = part + 1 == parts ? r->elements : first + r->elements / parts;
+	struct round_of x = {r, round};
 	struct pbox_optim_scalars k;
 	float g[BLOCK];
 
+	if (pbox_format_is_block(o->push_format)) {
+		blocks_each(&r->blocks, part, parts, reference_fragment, &x);
+		return;
+	}
 	pbox_optim_scalars(&k, &o->hyper, o->optimiser, step);
 
-	for (uint64_t at = first; at < first + n; at += BLOCK) {
-		uint64_t m = first + n - at < BLOCK ? first + n - at : BLOCK;
+	for (uint64_t at = first; at < end; at += BLOCK) {
+		uint64_t m = end - at < BLOCK ? end - at : BLOCK;
+		struct place here = {.first = at};
 
 		if (o->optimiser == PBOX_OPT_NONE) {
-			reduce(o, round, at, m, r->result + at);
+			reduce(r, round, here, m, r->result + at);
 			continue;
 		}
-		reduce(o, round, at, m, g);
+		reduce(r, round, here, m, g);
 		pbox_optim_scalar.of[o->optimiser]->step(r->result + at, g,
 			r->s0 != NULL ? r->s0 + at : NULL, r->s1 != NULL ? r->s1 + at : NULL, &k,
 			m);
@@ -418,7 +494,7 @@ reference_compare(const struct reference *r, const void *got, uint64_t first, ui
 	unsigned size = wire_size(o->pull_format);
 	uint64_t wrong = 0;
 
-	if (o->pull_format == PBOX_FMT_FP32 && memcmp(got, r->result + first, n * 4) == 0)
+	if (size == 4 && memcmp(got, r->result + first, n * 4) == 0)
 		return 0;
 	for (uint64_t i = 0; i < n; i++) {
 		uint32_t want = 0;

@@ -80,7 +80,7 @@ static const struct row rows[] = {
 	{"beta1", 0, REAL, AT(hyper.beta1), "X", "of adam and adamw (default 0.9)", 0, 1e6},
 	{"beta2", 0, REAL, AT(hyper.beta2), "X", "(default 0.999)", 0, 1e6},
 	{"eps", 0, REAL, AT(hyper.eps), "X", "(default 1e-8)", 0, 1e6},
-	{"format", 'f', FORMATS, 0, "PUSH[,PULL]", "on the wire: fp32 (default)" PBOX_FORMATS_16(LISTED)},
+	{"format", 'f', FORMATS, 0, "PUSH[,PULL]", "on the wire: fp32 (default)" PBOX_FORMATS_16(LISTED) PBOX_FORMATS_BLOCK(LISTED) "; with int8 and mxfp4, which go both ways, workers and box have error feedback, and the program has fp32"},
 	{"per-tensor", 0, FLAG, AT(per_tensor), "", "each tensor is an operation of its own, submitted last first as in a backward pass, the first tensors being the most urgent"},
 	{"seed", 0, NUMBER_64, AT(seed), "N", "of the data (default 1)", 0, 9e15},
 	{"Run"},
@@ -223,9 +223,12 @@ options_choice(const char *name, const char *text, const char *const *names)
 static unsigned
 options_format_of(const char *text)
 {
-	static const char *const names[] = {PBOX_FORMATS(PBOX_LIST_NAME) NULL};
+#define NAMED(symbol, number, name, ...)    #name,
+#define NUMBERED(symbol, number, name, ...) number,
+	static const char *const names[] = {PBOX_FORMATS(NAMED) PBOX_FORMATS_BLOCK(NAMED) NULL};
+	static const unsigned numbers[] = {PBOX_FORMATS(NUMBERED) PBOX_FORMATS_BLOCK(NUMBERED)};
 
-	return PBOX_FMT_FP32 + options_choice("format", text, names + PBOX_FMT_FP32);
+	return numbers[options_choice("format", text, names)];
 }
 
 static void
@@ -359,7 +362,10 @@ validate_data(struct options *o)
 	if (o->size > 0 && fmod(o->size, size) != 0)
 		options_usage(
 			"--size %.15g: elements have %u bytes in %s, so a multiple of %u is wanted",
-			o->size, size, pbox_format_name(o->push_format), size);
+			o->size, size,
+			pbox_format_name(pbox_format_is_block(o->push_format) ? PBOX_FMT_FP32
+									      : o->push_format),
+			size);
 	if (o->size > 0)
 		o->elements = (uint64_t)(o->size / size);
 	else if (o->elements == ELEMENTS_UNKNOWN)
@@ -389,6 +395,32 @@ validate_hyper(struct options *o)
 	}
 }
 
+/** What goes with formats of blocks (R13.6). */
+static void
+validate_blocks(const struct options *o)
+{
+	const char *push = pbox_format_name(o->push_format);
+	const char *pull = pbox_format_name(o->pull_format);
+
+	if (!pbox_format_is_block(o->push_format) && !pbox_format_is_block(o->pull_format))
+		return;
+	if (o->push_format != o->pull_format)
+		options_usage(
+			"--format %s,%s: formats of blocks go both ways: give one", push, pull);
+	if (o->optimiser != PBOX_OPT_NONE)
+		options_usage(
+			"--format %s with --optimiser %s: tables in it only sum: leave one of them out",
+			push, pbox_optimiser_name(o->optimiser));
+	if (o->slots != 0)
+		options_usage(
+			"--format %s with --slots: jobs with slots do not have it: leave one of them out",
+			push);
+	if (!o->keep_copies)
+		options_usage(
+			"--format %s with --keep-copies off: results are decoded into the copies",
+			push);
+}
+
 static void
 validate(struct options *o)
 {
@@ -407,6 +439,7 @@ validate(struct options *o)
 		options_usage(
 			"--slots %u: %u workers have a slot each at least", o->slots, o->workers);
 	validate_data(o);
+	validate_blocks(o);
 	validate_hyper(o);
 	if (o->gso == 2) /* probe */
 		o->gso = -1;

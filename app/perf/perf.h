@@ -83,7 +83,7 @@ struct model {
 int model_load(struct model *m, const struct options *o, char *err, size_t cap);
 void model_free(struct model *m);
 
-/** fp32 <-> wire formats, round to nearest even. */
+/** fp32 <-> what programs push and pull, round to nearest even; in formats of blocks that is fp32. */
 float from_wire(const void *p, unsigned format, uint64_t i);
 void to_wire(void *p, unsigned format, uint64_t i, float f);
 unsigned wire_size(unsigned format);
@@ -105,18 +105,47 @@ uint32_t data_weight(const struct options *o, struct pbox_client_node node, unsi
 /** Initial parameters. */
 void data_init(const struct options *o, uint64_t first, uint64_t n, float *out);
 
+/* ---- block.c: formats of blocks ---------------------------------------------------------------- */
+
+/** Elements in a row, or those that are listed. */
+struct place {
+	uint64_t first;
+	const uint64_t *scattered; /* NULL: first, first + 1, ... */
+};
+
+/** Where the fragments of the table begin. */
+struct blocks {
+	const struct model *m;
+	uint32_t fragment; /* elements of one */
+	uint64_t *packed;  /* elements of the tensors that are smaller, as they share fragments */
+	uint64_t n_packed;
+};
+
+typedef void blocks_fn(void *arg, struct place at, uint64_t n);
+
+/** -1 and @p err: it is not known, or no memory. */
+int blocks_cut(struct blocks *b, const struct model *m, uint32_t fragment, char *err, size_t cap);
+/** @p fn of fragments first, first + step, ... */
+void blocks_each(const struct blocks *b, unsigned first, unsigned step, blocks_fn *fn, void *arg);
+/** @p n elements from the begin of a unit on become what their codes decode to, with error feedback. */
+void block_pass(unsigned format, float *v, float *residual, uint64_t n);
+
 /** Replica of the box, for checking: the result of each round, computed here. */
 struct reference {
 	const struct options *o;
 	float *result; /* sum or parameters, fp32 */
 	float *s0, *s1;
 	unsigned steps;
+	/* with formats of blocks */
+	struct blocks blocks;
+	uint64_t elements;
+	float *up, *down; /* residuals: of all workers, one after the other; of the box */
 };
 int reference_open(struct reference *r, const struct options *o, uint64_t elements);
 void reference_close(struct reference *r);
-/** Advance elements first .. first + n - 1 by one round. */
+/** Advance by one round what is @p part of @p parts. */
 void reference_round(
-	struct reference *r, unsigned round, unsigned step, uint64_t first, uint64_t n);
+	struct reference *r, unsigned round, unsigned step, unsigned part, unsigned parts);
 /** Elements of @p got that differ in any bit; *bad is the first of them. *off becomes the largest
  * difference if that is larger. */
 uint64_t reference_compare(const struct reference *r, const void *got, uint64_t first, uint64_t n,
@@ -155,6 +184,7 @@ struct worker {
 	/* results that the reference does not know: without the contributions of all, or after such */
 	uint64_t partial;
 	unsigned unchecked, contributors; /* rounds; of the first of them, 0: not known */
+	bool lost_residuals;              /* the box may have lost them */
 	unsigned first_bad_round;
 	float first_got, first_want;
 	double largest_off;

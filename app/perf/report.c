@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include <pbox_wire.h>
+
 #include "perf.h"
 
 /* Goodput counts element bytes against the time spent inside rounds: making and checking data
@@ -13,7 +15,7 @@
 static double
 round_bits(const struct perf *p, unsigned format)
 {
-	return 8.0 * (double)p->m.elements * wire_size(format);
+	return 8.0 * (double)pbox_payload_bytes(format, p->m.elements);
 }
 
 static double
@@ -32,7 +34,7 @@ report_start(const struct perf *p)
 	printf("pbox-perf %s: job '%s' at %s, %u of %u workers here, %u tensor%s, %llu elements (%.1f MB), %s\n",
 		pbox_client_version(), o->job, o->box, o->local, o->workers, p->m.n,
 		p->m.n == 1 ? "" : "s", (unsigned long long)p->m.elements,
-		(double)p->m.elements * wire_size(o->push_format) / 1e6,
+		(double)pbox_payload_bytes(o->push_format, p->m.elements) / 1e6,
 		o->optimiser != 0 ? pbox_optimiser_name(o->optimiser) : pbox_op_name(o->op));
 	printf("push %s, pull %s, %s\n", pbox_format_name(o->push_format),
 		pbox_format_name(o->pull_format),
@@ -124,6 +126,14 @@ print_unchecked(const struct perf *p, const struct worker *w)
 	bool optimiser = p->o.optimiser != PBOX_OPT_NONE;
 	char of[80] = "";
 
+	if (w->lost_residuals || (pbox_format_is_block(p->o.push_format) && w->before > 0)) {
+		fprintf(stderr,
+			"pbox-perf: worker %u: %u rounds could not be checked: %s, and with it went what error feedback had kept\n",
+			w->number, w->unchecked,
+			w->lost_residuals ? "the box has ended the session or was started again"
+					  : "an earlier process of this worker has ended");
+		return;
+	}
 	if (optimiser && w->before > 0) {
 		fprintf(stderr,
 			"pbox-perf: worker %u: %u rounds could not be checked: the parameters stem from rounds before it came\n",

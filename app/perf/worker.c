@@ -209,6 +209,23 @@ allocate(struct worker *w)
 	return 0;
 }
 
+/** Formats of blocks: the reference has to know where fragments begin (R5.8). */
+static int
+perf_cut(struct worker *w)
+{
+	struct perf *p = w->p;
+	struct pbox_client_stats s = {.size = sizeof(s)};
+	unsigned fragment;
+
+	if (w->index != 0 || !pbox_format_is_block(p->o.push_format) || p->o.check == CHECK_NONE)
+		return 0;
+	pbox_client_stats(w->c, &s);
+	fragment = pbox_frag_elements(
+		s.mtu - (s.auth != 0 ? PBOX_TAG_LEN : 0), p->o.push_format, p->o.pull_format);
+	w->err.code = PBOX_C_INVALID;
+	return blocks_cut(&p->ref.blocks, &p->m, fragment, w->err.text, sizeof(w->err.text));
+}
+
 /** Initial parameters and hyper-parameters. */
 static int
 perf_prepare(struct worker *w)
@@ -335,33 +352,25 @@ catch_up(struct worker *w)
 	w->err = err;
 }
 
-/** Elements that this local worker computes of the reference. */
-static void
-share(const struct worker *w, uint64_t *first, uint64_t *n)
-{
-	uint64_t all = w->p->m.elements, k = w->p->o.local;
-
-	*first = all / k * w->index;
-	*n = w->index + 1 == k ? all - *first : all / k;
-}
-
 /**
  * Does this worker know what the result must be? Only of one with the contributions of all. Once it has missed any, a sum
  * has no known value unless it is the same in each round: those that were away are in other rounds of theirs than the others.
- * And parameters stem from all rounds.
+ * And parameters stem from all rounds, as residuals do; those of the box end with it.
  */
 static bool
 is_checkable(struct worker *w, unsigned round)
 {
 	struct pbox_client_stats s = {.size = sizeof(s)};
 	const struct options *o = &w->p->o;
-	bool sums = o->optimiser == PBOX_OPT_NONE;
+	bool blocks = pbox_format_is_block(o->push_format);
+	bool sums = o->optimiser == PBOX_OPT_NONE && !blocks;
 	bool away = pbox_client_next_round(w->c, w->table) != w->before + round + 1;
 
 	pbox_client_stats(w->c, &s);
 	if (s.partial_results > w->partial && w->unchecked == 0)
 		w->contributors = s.contributors;
-	if (s.partial_results == w->partial &&
+	w->lost_residuals |= blocks && s.restarts > 0;
+	if (s.partial_results == w->partial && !w->lost_residuals &&
 		(sums ? !data_varies(o) || (w->unchecked == 0 && !away)
 		      : w->unchecked == 0 && !away && w->before == 0))
 		return true;
@@ -435,9 +444,7 @@ perf_rounds(struct worker *w)
 {
 	const struct options *o = &w->p->o;
 	bool counts = false;
-	uint64_t first, n;
 
-	share(w, &first, &n);
 	for (unsigned round = 1; another(w, round); round++) {
 		unsigned data_round = data_varies(o) ? round : 1;
 		bool check = o->check == CHECK_ALL || (o->check == CHECK_FIRST && round == 1);
@@ -452,7 +459,7 @@ perf_rounds(struct worker *w)
 		for (unsigned k = 0; (round == 1 || data_varies(o)) && k < w->nodes; k++)
 			data_fill(o, w->node[k], data_round, 0, w->p->m.elements, node_in(w, k, 0));
 		if (check)
-			reference_round(&w->p->ref, data_round, round, first, n);
+			reference_round(&w->p->ref, data_round, round, w->index, o->local);
 		if (!meet(w))
 			return;
 		start = now_ns();
@@ -482,7 +489,7 @@ worker_main(void *arg)
 	if (meet(w)) {
 		if (w->index == 0)
 			report_start(w->p);
-		if (declare(w) != 0 || perf_prepare(w) != 0)
+		if (declare(w) != 0 || perf_cut(w) != 0 || perf_prepare(w) != 0)
 			w->code = EXIT_JOIN;
 		if (w->c != NULL)
 			pbox_client_stats(w->c, &w->begin);

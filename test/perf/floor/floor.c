@@ -32,6 +32,13 @@ floor_cpu(void)
 	       1e-6 * (double)(r.ru_utime.tv_usec + r.ru_stime.tv_usec);
 }
 
+void
+floor_ready(void)
+{
+	printf("ready\n");
+	fflush(stdout);
+}
+
 unsigned
 floor_train_length(uint32_t fragment)
 {
@@ -326,8 +333,8 @@ main(int argc, char **argv)
 	}
 	if (strcmp(argv[1], "worker") == 0)
 		return work(fd, &out, &in, (unsigned)strtoul(argv[7], NULL, 10));
-	printf("ready\n");
-	fflush(stdout);
+	if (fd >= 0)
+		floor_ready();
 	used = floor_cpu();
 	ok = fd < 0 ? floor_ring(argv[2], &in, &out) : far_socket(fd, &in, &out);
 	used = floor_cpu() - used;

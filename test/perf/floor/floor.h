@@ -55,6 +55,8 @@ void floor_moved(struct floor_side *s, unsigned fragments);
 void floor_number(struct floor_side *s, const uint8_t *head);
 uint32_t floor_unsummed(const struct floor_side *s);
 unsigned floor_train_length(uint32_t fragment);
+/** A far end has what it needs: nothing that is sent from now on is lost. */
+void floor_ready(void);
 /** CPU seconds of the process. */
 double floor_cpu(void);
 

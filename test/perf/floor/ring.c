@@ -199,6 +199,7 @@ floor_ring(const char *device, struct floor_side *in, struct floor_side *answers
 		fprintf(stderr, "floor: a packet ring on %s: %s\n", device, strerror(errno));
 		return false;
 	}
+	floor_ready();
 	for (p = (struct pollfd){.fd = r.fd, .events = POLLIN};;) {
 		struct tpacket2_hdr *h = slot_of(&r);
 		const uint8_t *frame;

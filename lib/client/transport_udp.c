@@ -47,6 +47,7 @@ struct train {
 	uint32_t iovs, bytes;
 	uint16_t seg, segs; /* bytes of each but the last; how many */
 	bool closed;
+	struct iovec piece; /* all of it; empty: it is in several pieces */
 };
 
 struct udp {
@@ -382,6 +383,16 @@ udp_joins(const struct udp *s, const struct train *m, const struct pbox_client_t
 	       m->bytes + d->bytes <= TRAIN_BYTES;
 }
 
+/** Datagrams one after the other in memory are one piece of the kernel's. */
+static void
+extend(struct train *m, const struct pbox_client_tx *d)
+{
+	bool follows = d->n == 1 && m->piece.iov_len == m->bytes &&
+		       d->iov[0].iov_base == (uint8_t *)m->piece.iov_base + m->bytes;
+
+	m->piece.iov_len = follows ? m->bytes + d->bytes : 0;
+}
+
 /** Put datagrams together, at most TX_MSGS trains; returns how many datagrams these take. */
 static unsigned
 couple(const struct udp *s, const struct pbox_client_tx *d, unsigned n, struct train *m,
@@ -396,9 +407,12 @@ couple(const struct udp *s, const struct pbox_client_tx *d, unsigned n, struct t
 			if (k == TX_MSGS)
 				break;
 			last = &m[k++];
-			*last = (struct train){
-				.to = d[i].to, .iov = d[i].iov, .seg = (uint16_t)d[i].bytes};
+			*last = (struct train){.to = d[i].to,
+				.iov = d[i].iov,
+				.seg = (uint16_t)d[i].bytes,
+				.piece = {d[i].iov[0].iov_base, 0}};
 		}
+		extend(last, &d[i]);
 		last->closed = d[i].bytes < last->seg; /* only the last one may be shorter */
 		last->segs++;
 		last->iovs += d[i].n;
@@ -511,8 +525,9 @@ send_trains(struct udp *s, const struct train *m, unsigned n)
 			h->msg_name = &m[i].to->addr;
 			h->msg_namelen = sizeof(m[i].to->addr);
 		} /* else the kernel has its route */
-		h->msg_iov = (struct iovec *)(uintptr_t)m[i].iov;
-		h->msg_iovlen = m[i].iovs;
+		h->msg_iov = (struct iovec *)(uintptr_t)(m[i].piece.iov_len > 0 ? &m[i].piece
+										: m[i].iov);
+		h->msg_iovlen = m[i].piece.iov_len > 0 ? 1 : m[i].iovs;
 		if (m[i].segs > 1) {
 			struct cmsghdr *cm = &control[i].align;
 

@@ -3,6 +3,7 @@
  */
 
 #include <limits.h>
+#include <string.h>
 
 #include <isa-l/crc.h>
 
@@ -27,4 +28,14 @@ pbox_crc32c(uint32_t crc, const void *buf, size_t len)
 		len -= INT_MAX;
 	}
 	return ~crc32_iscsi(p, (int)len, crc);
+}
+
+uint32_t
+pbox_crc32c_copy(uint32_t crc, void *to, const void *from, size_t len)
+{
+	if (len >= crc_vector_least)
+		return crc_vector_copy(crc, to, from, len);
+	if (len > 0)
+		memcpy(to, from, len);
+	return pbox_crc32c(crc, to, len);
 }

@@ -14,5 +14,7 @@
 extern size_t crc_vector_least;
 /** As pbox_crc32c(), of crc_vector_least bytes at least. */
 uint32_t crc_vector(uint32_t crc, const void *buf, size_t len);
+/** ... which are copied in the same pass. */
+uint32_t crc_vector_copy(uint32_t crc, void *to, const void *buf, size_t len);
 
 #endif /* CRC_H */

@@ -102,6 +102,9 @@ struct pbox_hdr {
 
 /** CRC32C of @p len bytes, continuing @p crc (start with 0; zlib's convention). R2.4. */
 uint32_t pbox_crc32c(uint32_t crc, const void *buf, size_t len);
+/** As that, of bytes that are copied to @p to in the same pass: it is the CRC of what is there then, whatever others write to @p from
+ * meanwhile. The two do not overlap. */
+uint32_t pbox_crc32c_copy(uint32_t crc, void *to, const void *from, size_t len);
 
 /**
  * Decode and check the first frame of a datagram or of the rest of one.

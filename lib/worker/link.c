@@ -14,7 +14,7 @@ link_flush(struct link *l)
 	unsigned n = l->n_tx;
 
 	l->n_tx = l->n_iovs = l->n_hdrs = 0;
-	l->head_bytes = 0;
+	l->head_bytes = l->flat_bytes = 0;
 	if (n > 0)
 		l->port->send(l->port->ctx, l->tx, n);
 }
@@ -27,6 +27,43 @@ link_joins(const struct link *l, const struct pbox_client_tx *d, const struct pb
 	return l->heads && d->to == to && d->bytes + bytes <= l->port->mtu - 28;
 }
 
+/**
+ * Does the frame leave in a train, which the kernel copies? Then it is put together here, by the pass that makes its CRC: the
+ * kernel takes a train in one piece, which is in the cache then, for less than a header and a payload in turn. With a tag, which is made
+ * of what is gathered, it stays in pieces.
+ */
+static bool
+link_is_flat(const struct link *l, uint32_t tag, unsigned n)
+{
+	return n > 0 && tag == 0 && l->port->train > 1;
+}
+
+static void
+link_frame_flat(struct link *l, struct pbox_client_peer *to, const struct pbox_hdr *hdr,
+	const struct iovec *iov, unsigned n)
+{
+	uint32_t bytes = PBOX_HDR_LEN, crc = 0;
+	uint8_t *frame;
+
+	if (l->n_iovs == LINK_IOVS || l->n_tx >= l->port->batch ||
+		l->flat_bytes + PBOX_HDR_LEN + hdr->length > LINK_FLAT)
+		link_flush(l);
+	frame = l->flat + l->flat_bytes;
+	for (unsigned i = 0; i < n; i++) {
+		assert(l->flat_bytes + bytes + iov[i].iov_len <= LINK_FLAT);
+		crc = pbox_crc32c_copy(crc, frame + bytes, iov[i].iov_base, iov[i].iov_len);
+		bytes += (uint32_t)iov[i].iov_len;
+	}
+	pbox_frame_encode(frame, hdr, crc);
+	l->flat_bytes += bytes;
+	l->iov[l->n_iovs] = (struct iovec){frame, bytes};
+	l->tx[l->n_tx++] = (struct pbox_client_tx){
+		.to = to, .iov = &l->iov[l->n_iovs++], .n = 1, .bytes = bytes};
+	l->heads = false;
+	l->tx_frames++;
+	l->tx_bytes += bytes;
+}
+
 void
 link_frame(struct link *l, const struct session *s, struct pbox_client_peer *to,
 	const struct pbox_hdr *hdr, const struct iovec *iov, unsigned n, bool stays)
@@ -36,6 +73,10 @@ link_frame(struct link *l, const struct session *s, struct pbox_client_peer *to,
 	struct pbox_client_tx *d;
 	uint8_t *head;
 
+	if (link_is_flat(l, tag, n)) {
+		link_frame_flat(l, to, hdr, iov, n);
+		return;
+	}
 	if (l->n_iovs + n + 2 > LINK_IOVS || l->n_hdrs == LINK_HDRS || l->n_tx >= l->port->batch)
 		link_flush(l);
 	for (unsigned i = 0; i < n; i++) {

@@ -22,9 +22,11 @@ struct session;
 
 /* ---- link.c: frames in datagrams ------------------------------------------------------------ */
 
-#define LINK_IOVS    1024
-#define LINK_HDRS    512
-#define LINK_ECN_CE  3
+#define LINK_IOVS   1024
+#define LINK_HDRS   512
+#define LINK_ECN_CE 3
+#define LINK_FLAT \
+	262144 /* bytes of frames in one piece: some trains, which a CPU's own cache has room for */
 #define LINK_MIN_MTU (PBOX_MTU_OVERHEAD + PBOX_JOIN_LEN)
 
 /** Keys of a session with tags (auth.c). */
@@ -43,6 +45,9 @@ struct link {
 	struct iovec iov[LINK_IOVS];
 	uint8_t head[LINK_HDRS * (PBOX_HDR_LEN + PBOX_TAG_LEN)]; /* no gap between them */
 	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes, rx_dropped, rx_drop_auth;
+	size_t flat_bytes; /* used of flat */
+	uint8_t flat
+		[LINK_FLAT]; /* frames with payloads, no gap between them: a train is one piece */
 	uint8_t gathered[UINT16_MAX]; /* a payload with a tag that is not in one piece */
 };
 

@@ -128,7 +128,7 @@ answer_headers(struct ring *r, unsigned bytes)
 	store16(ip + 10, 0);
 	store16(ip + 10, ~fold(sum16(ip, 20)));
 	store16(udp + 4, bytes + 8);
-	/* of the pseudo header, not complemented: whoever segments completes it */
+	/* of the pseudo header, not complemented: who segments completes it */
 	store16(udp + 6, fold(sum16(ip + 12, 8) + IPPROTO_UDP + bytes + 8));
 }
 

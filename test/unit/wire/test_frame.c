@@ -111,6 +111,30 @@ test_crc32c(void)
 			crc_reference(b, 1400));
 }
 
+/** What was copied, its CRC, and nothing around it. */
+static void
+copies(const uint8_t *from, unsigned at, unsigned len)
+{
+	uint8_t to[1600];
+
+	memset(to, 0xA5, sizeof(to));
+	UNIT_EQ_U64(pbox_crc32c_copy(0x1234, to + at, from, len), pbox_crc32c(0x1234, from, len));
+	CU_ASSERT(memcmp(to + at, from, len) == 0);
+	for (unsigned i = 0; i < sizeof(to); i++)
+		CU_ASSERT((i >= at && i < at + len) || to[i] == 0xA5);
+}
+
+static void
+test_crc32c_copy(void)
+{
+	uint8_t b[1500];
+
+	for (unsigned i = 0; i < sizeof(b); i++)
+		b[i] = (uint8_t)(i * 31 + i / 256);
+	for (unsigned len = 0; len <= 1408; len++)
+		copies(b + len % 65, len * 7 % 67, len);
+}
+
 static void
 test_header_layout(void)
 {
@@ -465,6 +489,7 @@ test_names(void)
 
 const struct unit_test unit_tests[] = {
 	{"CRC32C against RFC 3720 and its definition", test_crc32c},
+	{"CRC32C of what is copied", test_crc32c_copy},
 	{"each field is at its offset", test_header_layout},
 	{"one header for several receivers", test_template},
 	{"decode returns what encode wrote", test_round_trip},

@@ -28,14 +28,14 @@ link_joins(const struct link *l, const struct pbox_client_tx *d, const struct pb
 }
 
 /**
- * Does the frame leave in a train, which the kernel copies? Then it is put together here, by the pass that makes its CRC: the
+ * Does the frame leave in a train of many, which the kernel copies? Then it is put together here, by the pass that makes its CRC: the
  * kernel takes a train in one piece, which is in the cache then, for less than a header and a payload in turn. With a tag, which is made
  * of what is gathered, it stays in pieces.
  */
 static bool
-link_is_flat(const struct link *l, uint32_t tag, unsigned n)
+link_is_flat(const struct link *l, uint32_t tag, unsigned n, uint32_t length)
 {
-	return n > 0 && tag == 0 && l->port->train > 1;
+	return n > 0 && tag == 0 && l->port->train > 1 && PBOX_HDR_LEN + length <= LINK_FLAT_MOST;
 }
 
 static void
@@ -73,7 +73,7 @@ link_frame(struct link *l, const struct session *s, struct pbox_client_peer *to,
 	struct pbox_client_tx *d;
 	uint8_t *head;
 
-	if (link_is_flat(l, tag, n)) {
+	if (link_is_flat(l, tag, n, hdr->length)) {
 		link_frame_flat(l, to, hdr, iov, n);
 		return;
 	}

@@ -27,7 +27,8 @@ struct session;
 #define LINK_ECN_CE 3
 #define LINK_FLAT \
 	262144 /* bytes of frames in one piece: some trains, which a CPU's own cache has room for */
-#define LINK_MIN_MTU (PBOX_MTU_OVERHEAD + PBOX_JOIN_LEN)
+#define LINK_FLAT_MOST 4096 /* of a frame: of large ones a train has few pieces */
+#define LINK_MIN_MTU   (PBOX_MTU_OVERHEAD + PBOX_JOIN_LEN)
 
 /** Keys of a session with tags (auth.c). */
 struct auth {

@@ -173,7 +173,7 @@ hold_summed(struct pbox_shard *s, const struct target *g, unsigned contributors,
 /* ---- frames ------------------------------------------------------------------------------------- */
 
 bool
-hold_contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+hold_contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, bool own)
 {
 	int32_t ahead = pbox_serial_diff(f->hdr.round, g->fragment->version);
 
@@ -189,6 +189,11 @@ hold_contribute(struct pbox_shard *s, const struct target *g, const struct pbox_
 		return false;
 	if (!verdict_repeat(s, g, f))
 		return true;
+	if (!own) {
+		shard_count(s, PBOX_SS_DROP_NODE);
+		shard_send_error(s, g, f, PBOX_E_BAD_REQUEST);
+		return true;
+	}
 	shard_count(s, PBOX_SS_RX_DUP_PENDING);
 	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, 1);
 	rounds_push_ok(s, g, f);

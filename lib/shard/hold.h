@@ -46,8 +46,9 @@ hold_is_summed(const struct target *g)
 	return g->st->t->hold && g->c->held[g->frag].summed;
 }
 
-/* A PUSH or PUSHPULL; false: it is one as in any other table of rounds. */
-bool hold_contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+/* A PUSH or PUSHPULL; own: of slots that its worker is to bring. False: it is one as in any other table of rounds. */
+bool hold_contribute(
+	struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, bool own);
 /* A PULL; false: the same. */
 bool hold_pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 /* The sum of all contributions, scaled, is in the store: it counts. Who waits for the version gets it, if its coefficient is known. */

@@ -357,6 +357,15 @@ named_slots(const struct target *g, const struct pbox_frame *f, struct slots *n)
 	return true;
 }
 
+/* Does the contribution name slots that its worker is to bring? */
+static bool
+names_own(const struct target *g, const struct pbox_frame *f)
+{
+	struct slots n = {.named = true};
+
+	return !g->j->named || named_slots(g, f, &n);
+}
+
 /* All of a node come together. */
 static inline bool
 is_there(const struct pbox_record *r, struct slots n)
@@ -478,7 +487,7 @@ contribute_named(struct pbox_shard *s, const struct target *g, const struct pbox
 static bool
 rounds_contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	if (__builtin_expect(g->st->t->hold, 0) && hold_contribute(s, g, f))
+	if (__builtin_expect(g->st->t->hold, 0) && hold_contribute(s, g, f, names_own(g, f)))
 		return false;
 	if (__builtin_expect(g->j->named, 0))
 		return contribute_named(s, g, f);

@@ -137,7 +137,8 @@ verdict_from_elsewhere(struct pbox_shard *s, struct target *g, const struct pbox
 		verdict_moved(p, f);
 		return true;
 	}
-	if (f->hdr.type == PBOX_PULL || f->hdr.type == PBOX_RESTORE || f->hdr.type == PBOX_FETCH) {
+	if (f->hdr.type == PBOX_PULL || f->hdr.type == PBOX_NORM || f->hdr.type == PBOX_RESTORE ||
+		f->hdr.type == PBOX_FETCH) {
 		shard_count(s, PBOX_SS_DROP_REPLAYED);
 		return false;
 	}

@@ -133,6 +133,8 @@ table_recounts(struct pbox_worker_table *t)
 void next_begin(struct pbox_worker_table *t);
 /** A push of the tensor was submitted. */
 void next_push(struct pbox_worker_table *t, unsigned tensor);
+/** Where that was put off: what the fragments say. */
+void next_recount(const struct pbox_worker *w, struct pbox_worker_table *t);
 
 /* queue.c: operations -> ready fragments */
 /** Take what was submitted for the lane. */
@@ -177,11 +179,19 @@ void table_scatter(const struct pbox_worker_table *t, const struct frag *f, uint
 const struct pbox_worker_op *table_first_op(
 	const struct pbox_worker_table *t, const struct frag *f);
 
-/** Is the push that comes next one of the round of the last one (R15.8)? Where the box has lost that, it is a first one. */
+/** Is a push of this operation one of the round of the last one (R15.8)? Where the box has lost that, it is a first one; where rounds have
+ * two phases (R6.15), it is one also if the round had not come to the fragment when its pushes were begun again. */
+static inline bool
+table_is_again(
+	const struct pbox_worker_table *t, const struct frag *f, const struct pbox_worker_op *op)
+{
+	return op->again && !f->lost &&
+	       ((t->flags & PBOX_DECLARE_HOLD) == 0 || f->round == t->held_round);
+}
 static inline bool
 table_pushes_again(const struct pbox_worker_table *t, const struct frag *f)
 {
-	return table_first_op(t, f)->again && !f->lost;
+	return table_is_again(t, f, table_first_op(t, f));
 }
 
 /* redo.c: own pushes that a restarted box may lack (R14.12) */

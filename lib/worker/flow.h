@@ -228,11 +228,12 @@ struct pbox_worker_table {
 	struct set_log *sets;                 /* that the box has answered with SET_OK */
 	/* bit by box: RESTORE of it comes before its operations there go on; or FRAGS_MOVING: that of some fragments */
 	uint32_t restoring;
-	bool large;         /* no cache holds its results */
-	bool resumed;       /* its rounds go on where the program says (first_round) */
-	bool gained;        /* the worker has got slots in a round (R15.8), which ... */
-	uint32_t gained_in; /* ... is this one, and the program has not asked for them yet */
-	uint32_t flags;     /* of its DECLARE: PBOX_DECLARE_CONTINUE, PBOX_DECLARE_HOLD */
+	bool large;          /* no cache holds its results */
+	bool resumed;        /* its rounds go on where the program says (first_round) */
+	bool gained;         /* the worker has got slots in a round (R15.8), which ... */
+	uint32_t gained_in;  /* ... is this one, and the program has not asked for them yet */
+	uint32_t held_round; /* of two phases: that of the last push that was no repetition */
+	uint32_t flags;      /* of its DECLARE: PBOX_DECLARE_CONTINUE, PBOX_DECLARE_HOLD */
 };
 
 /*

@@ -27,15 +27,17 @@ piece_round(const struct pbox_worker *w, const struct pbox_worker_table *t, cons
 	else if (sent) /* the round of the fragment is its own */
 		e = e->next;
 	for (; e != NULL; e = e->next)
-		round += op_pushes(e->op) && !op_fails(e->op) && (!e->op->again || f->lost);
+		round += op_pushes(e->op) && !op_fails(e->op) && !table_is_again(t, f, e->op);
 	return round;
 }
 
-static void
+void
 next_recount(const struct pbox_worker *w, struct pbox_worker_table *t)
 {
 	bool any = false;
 
+	if (!t->recount)
+		return;
 	for (unsigned i = 0; i < t->n; i++) {
 		struct tensor *x = &t->tensor[i];
 
@@ -76,8 +78,7 @@ next_push(struct pbox_worker_table *t, unsigned tensor)
 uint32_t
 pbox_worker_next_round(const struct pbox_worker *w, struct pbox_worker_table *t, bool *restoring)
 {
-	if (t->recount)
-		next_recount(w, t);
+	next_recount(w, t);
 	/* a table of 0 elements has nothing that a box could lose: nobody waits until all have declared it again, and some of them
 	 * may have left */
 	*restoring = t->frags > 0 &&

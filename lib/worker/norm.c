@@ -55,6 +55,19 @@ norm_has_lost(const struct pbox_worker_table *t)
 	return false;
 }
 
+/*
+ * Pushes that go on where they were would fill the records of the box with fragments that wait for pushes of other workers which
+ * they had finished before, and do not bring again before these have ended (R6.9: all push in the same order).
+ */
+void
+norm_box_restarted(struct pbox_worker *w)
+{
+	for (struct pbox_worker_op *op = w->ops; op != NULL; op = op->all_next)
+		if ((op->table->flags & PBOX_DECLARE_HOLD) != 0 && op->kind == PBOX_CLIENT_PUSH)
+			queue_fail(op, PBOX_C_LOST,
+				"the box was restarted before the round of this push ended: push all of it again");
+}
+
 static bool
 norm_may_ask(const struct session *s)
 {

@@ -14,4 +14,10 @@ struct norms {
 	struct pbox_worker_norm *ended; /* for the host */
 };
 
+struct pbox_worker;
+
+/** A box was started again: of rounds in two phases it has lost all pushes, and what is left to be pushed waits until the program brings
+ * all of them once more. */
+void norm_box_restarted(struct pbox_worker *w);
+
 #endif /* NORM_H */

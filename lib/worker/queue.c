@@ -218,10 +218,15 @@ pbox_worker_submit(struct pbox_worker *w, struct pbox_worker_op *op)
 		queue_finish(w, op);
 		return;
 	}
+	if ((t->flags & PBOX_DECLARE_HOLD) != 0)
+		next_recount(w, t);
 	for (unsigned i = 0; i < op->n; i++) {
 		assert(op->e[i].op == op && op->e[i].tensor < t->n);
-		if (op_pushes(op) && !op->again)
-			next_push(t, op->e[i].tensor);
+		if (!op_pushes(op) || op->again)
+			continue;
+		next_push(t, op->e[i].tensor);
+		if (t->tensor[op->e[i].tensor].by_count > 0)
+			t->held_round = t->tensor[op->e[i].tensor].pushed_to;
 	}
 	if (op->again) { /* what the box has lost is a push of its own */
 		table_recounts(t);

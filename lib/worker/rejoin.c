@@ -203,6 +203,8 @@ begin_again(struct session *s)
 	s->rejoin.reporting = NULL;
 	flight_withdraw_all(s);
 	queue_clear(s);
+	if (m->incarnation != s->incarnation)
+		norm_box_restarted(w);
 	if (join_settle(&s->join) != 0 || pager_open(&r->pages, s) != 0) {
 		text_fail(w, PBOX_C_MEMORY, "no memory to join the box again");
 		return;

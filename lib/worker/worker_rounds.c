@@ -215,8 +215,7 @@ round_restored(struct session *s, struct pbox_worker_table *t, struct frag *f,
 			f->round, name, s->name);
 		if (f->pulls > 0 || !f->pushed)
 			queue_fail_fragment(t, f, PBOX_C_LOST, text);
-		else
-			f->lost = true;
+		f->lost = f->pushed; /* brought again it is a push of its own */
 		f->round = version;
 	} else if (s->w->planned) {
 		/* Rounds that others have ended without it: the box answers the next push, as it would have done before its restart

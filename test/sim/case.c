@@ -128,6 +128,8 @@ sim_case_print(const struct sim_case *c, FILE *to)
 		fprintf(to, "moves\n");
 	if (c->limits.blocks)
 		fprintf(to, "blocks\n");
+	if (c->limits.hold)
+		fprintf(to, "hold\n");
 	if (c->limits.recordings)
 		fprintf(to, "recordings\n");
 	if (sim_planted != 0)
@@ -174,7 +176,7 @@ sim_case_read(struct sim_case *c, FILE *from)
 {
 	char line[512], name[64];
 	bool good = true, recordings = false, crashes_shrink = false, fleets = false, moves = false,
-	     blocks = false;
+	     blocks = false, hold = false;
 	unsigned boxes = 0;
 
 	*c = (struct sim_case){0};
@@ -193,6 +195,8 @@ sim_case_read(struct sim_case *c, FILE *from)
 			moves = true;
 		else if (strcmp(line, "blocks\n") == 0)
 			blocks = true;
+		else if (strcmp(line, "hold\n") == 0)
+			hold = true;
 		else if (strcmp(line, "recordings\n") == 0)
 			recordings = true;
 		else if (strcmp(line, "faults\n") == 0)
@@ -212,6 +216,7 @@ sim_case_read(struct sim_case *c, FILE *from)
 	c->limits.fleets = fleets;
 	c->limits.moves = moves;
 	c->limits.blocks = blocks;
+	c->limits.hold = hold;
 	c->limits.boxes = boxes;
 	sim_faults_sort(&c->faults);
 	if (!good)

@@ -157,6 +157,8 @@ sim_check_send(struct sim *s, const struct pbox_send *out)
 		sim_moves_homes(s, job, out);
 	if (h->type == PBOX_MAPPED)
 		check_mapped(s, out, job);
+	if (h->type == PBOX_NORM_OK)
+		hold_normed(s, job, out);
 	if (h->type == PBOX_RESULT || h->type == PBOX_WAIT || h->type == PBOX_RESTORE_OK ||
 		h->type == PBOX_PUSH_OK)
 		check_fragment(s, out, job);
@@ -291,6 +293,7 @@ sim_box_check_end(struct sim *s)
 		lossless_hold &=
 			!sim_is_here(s, i) ||
 			(s->sc.job[i].restarts == 0 && s->sc.job[i].push_percent == 0 && /* R6.9 */
+				!sim_any_held(&s->sc, i) &&
 				s->sc.job[i].deaths + s->sc.job[i].stops + s->sc.commands == 0 &&
 				!is_slot_by_slot(&s->sc.job[i]));
 	sim_box_check_counters(s);

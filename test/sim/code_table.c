@@ -37,6 +37,13 @@ ask(struct pbox_worker *w, struct pbox_worker_question *q)
 	pbox_worker_ask(w, q);
 }
 
+static void
+norm_ask(struct pbox_worker *w, struct pbox_worker_norm *q)
+{
+	pbox_worker_together(w, 0);
+	pbox_worker_norm_ask(w, q);
+}
+
 static bool
 slot_begin(struct pbox_worker *w, uint32_t round, unsigned slot, uint64_t now)
 {
@@ -81,6 +88,8 @@ const struct sim_code SIM_CODE_NAME = {
 	.worker_slot_begin = slot_begin,
 	.worker_ask = ask,
 	.worker_replied = pbox_worker_replied,
+	.worker_norm_ask = norm_ask,
+	.worker_normed = pbox_worker_normed,
 	.worker_finished = pbox_worker_finished,
 	.worker_request = request,
 	.worker_answered = pbox_worker_answered,

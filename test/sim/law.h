@@ -61,6 +61,9 @@ void slots_contribution(struct sim *s, unsigned job, struct sim_fragment *f,
 	const struct pbox_hdr *h, const uint8_t *payload, bool intact);
 /* Has the box heard of contributions to this round, for all these slots? */
 bool slots_opened(const struct sim_fragment *f, unsigned first, unsigned end, uint32_t round);
+/* Whatever came intact was taken: nothing in this run makes the box refuse it. */
+bool slots_all_taken(
+	const struct sim *s, unsigned job, const struct sim_fragment *f, uint32_t round);
 void slots_wait(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h);
 void slots_pushed(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h);
 /* Nodes that a round of it is made of. */

@@ -32,7 +32,7 @@ check_rate(struct sim *s, const struct sim_fragment *f, unsigned job, unsigned c
 	uint64_t *due = &sh->due[job];
 
 	if (s->sc.rate == 0 || s->box->generation > 0 || s->job[job].life > 0 ||
-		s->sc.job[job].push_percent > 0 || s->sc.job[job].shrink)
+		s->sc.job[job].push_percent > 0 || f->held != NULL || s->sc.job[job].shrink)
 		return;
 	if (*due > s->now)
 		sim_fail(s, "job %u chunk %x frag %u: RESULT %llu us before the rate allows it",
@@ -69,6 +69,7 @@ rounds_result(struct sim *s, unsigned job, struct sim_fragment *f, const struct 
 		check_rate(s, f, job, spec->slots != 0 ? slots_nodes(f) : out->hdr.aux);
 	if (v != f->published)
 		s->box->progress_at = s->now;
+	hold_result(s, job, f, v);
 	f->published = v;
 	want = sim_expected(&s->sc, job, j->life, f, v, &weight);
 	if (blocks_are(&s->sc, job, f)) {

@@ -130,9 +130,8 @@ slots_pushed(struct sim *s, unsigned job, struct sim_fragment *f, const struct p
 			job, f->chunk, f->frag, h->round, h->worker, h->base);
 }
 
-/* Whatever came intact was taken: nothing in this run makes the box refuse it. */
-static bool
-all_was_taken(const struct sim *s, unsigned job, const struct sim_fragment *f, uint32_t round)
+bool
+slots_all_taken(const struct sim *s, unsigned job, const struct sim_fragment *f, uint32_t round)
 {
 	const struct sim_job_spec *spec = &s->sc.job[job];
 	uint64_t refused = 0;
@@ -182,7 +181,7 @@ slots_wait(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbo
 			"job %u chunk %x frag %u: WAIT says that slot %u is the first that worker %u has to bring",
 			job, f->chunk, f->frag, h->base, h->worker);
 	else if (pbox_serial_diff(f->slot[h->base].arrived, round) >= 0 &&
-		 f->slot[h->base].at < s->now && all_was_taken(s, job, f, round))
+		 f->slot[h->base].at < s->now && slots_all_taken(s, job, f, round))
 		sim_fail(s,
 			"job %u chunk %x frag %u: WAIT says that slot %u is missing in round %u, and it has come",
 			job, f->chunk, f->frag, h->base, h->round);

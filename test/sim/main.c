@@ -33,6 +33,7 @@ static const char help[] =
 	"  --recordings        somebody sends copies of old frames, and workers change their addresses\n"
 	"  --fleets            jobs are at several boxes\n"
 	"  --blocks            tables that sum alone are in formats of blocks\n"
+	"  --hold              rounds of tables with an optimiser have two phases\n"
 	"  --moves             ... and their chunks move from box to box\n"
 	"  --caught            the planted bug must make a seed fail; that seed must pass without it, and\n"
 	"                      shrink to a short trace (--effort 0: it is not shrunk)\n"
@@ -271,6 +272,7 @@ parse(int argc, char **argv, struct options *o)
 		{"fleets", no_argument, NULL, 'F'},
 		{"moves", no_argument, NULL, 'M'},
 		{"blocks", no_argument, NULL, 'B'},
+		{"hold", no_argument, NULL, 'H'},
 		{"crashes-shrink", no_argument, NULL, 'K'},
 		{"shrink", required_argument, NULL, 'm'},
 		{"effort", required_argument, NULL, 'T'},
@@ -328,6 +330,9 @@ parse(int argc, char **argv, struct options *o)
 			break;
 		case 'B':
 			o->limits.blocks = true;
+			break;
+		case 'H':
+			o->limits.hold = true;
 			break;
 		case 'F':
 			o->limits.fleets = true;

@@ -107,6 +107,7 @@ add_fragments(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uin
 		PBOX_ASSERT(n->slot != NULL);
 		slots_reset(n, s->sc.job[job].first_round);
 		add_pieces(j, table, n, e, at);
+		hold_begin(s, job, n);
 	}
 }
 

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "operations.h"
 #include "sim.h"
 
 #define FORGERIES      13

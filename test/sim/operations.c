@@ -162,7 +162,7 @@ submit(struct sim *s, struct sim_worker *w, unsigned table, enum pbox_client_kin
 		bring_nodes(s, w, o, elements);
 	else if (in)
 		bring_plain(s, w, o, elements);
-	o->op.again = w->plan.again;
+	o->op.again = w->plan.again || w->phase[table].again;
 	s->code->worker_submit(w->w, &o->op);
 }
 
@@ -190,6 +190,8 @@ sim_submit_round(struct sim *s, struct sim_worker *w, unsigned table, uint32_t r
 	const struct sim_table_spec *t = sim_table_spec_of(s, w, table);
 	unsigned n = t->fixed.tensors, parity = round & 1;
 	uint32_t tensor[SIM_TENSORS], next;
+	bool held = sim_is_held(t);
+	unsigned pushes = 0;
 	uint64_t of = round;
 	struct pbox_random r;
 	bool restoring;
@@ -222,7 +224,10 @@ sim_submit_round(struct sim *s, struct sim_worker *w, unsigned table, uint32_t r
 					 ? left
 					 : 1 + (unsigned)pbox_random_below(&r, left);
 
-		if (sim_is_clock(t) && round % (s->sc.job[w->job].pulls_each + 1) != 0) {
+		if (held) {
+			submit(s, w, table, PBOX_CLIENT_PUSH, round, tensor + at, group, false);
+			pushes++;
+		} else if (sim_is_clock(t) && round % (s->sc.job[w->job].pulls_each + 1) != 0) {
 			submit(s, w, table, PBOX_CLIENT_PUSH, round, tensor + at, group, true);
 		} else if (pbox_random_below(&r, 100) < s->sc.job[w->job].push_percent) {
 			w->open[parity][table] += sim_is_clock(t);
@@ -232,8 +237,12 @@ sim_submit_round(struct sim *s, struct sim_worker *w, unsigned table, uint32_t r
 		} else {
 			submit(s, w, table, PBOX_CLIENT_PUSHPULL, round, tensor + at, group, true);
 		}
-		w->open[parity][table]++;
+		w->open[parity][table] += !held;
 		at += group;
+	}
+	if (held) {
+		w->open[parity][table] += !again;
+		sim_hold_begin(w, table, round, pushes);
 	}
 }
 

@@ -13,6 +13,11 @@
 
 const struct sim_table_spec *sim_table_spec_of(
 	const struct sim *s, const struct sim_worker *w, unsigned table);
+/* A contribution of the node (reference.c) that begins with slot k->slot and is `width` slots wide, or less at the end: its samples; bytes of a
+ * piece of its sum along the tree. */
+uint32_t sim_node_weight(const struct sim_scenario *sc, struct sim_push k, unsigned width);
+void sim_node(const struct sim_scenario *sc, const struct sim_push *k, unsigned width,
+	const struct sim_piece *p, uint8_t *out);
 void sim_op_free(struct sim_op *o);
 /* One operation on all tensors of a table. */
 void sim_submit_table(struct sim *s, struct sim_worker *w, unsigned table,

@@ -282,6 +282,27 @@ PLANTS = [
     ("worker-old-round", "worker_rounds.c",
      "return h->round == fl->frag->round;",
      "return P || h->round == fl->frag->round;"),
+    # rounds in two phases
+    ("hold-norm-of-a-part", "hold.c",
+     "n->fragments == all->fragments;",
+     "(P ? n->fragments > 0 : n->fragments == all->fragments);"),
+    ("hold-step-before-norm", "hold.c",
+     "if (coefficient_of(g, round, &coefficient)) {\n\t\tmake_step",
+     "if (coefficient_of(g, round, &coefficient) || (P && (coefficient = 1.0) > 0.0)) {\n\t\tmake_step"),
+    ("hold-coefficient-of-before", "hold.c",
+     "return pbox_schedule_exact(",
+     "if (P && round > 1 && pbox_schedule_exact(&g->st->t->schedule[g->c->group], round - 1, PBOX_HYPER_COEFFICIENT, coefficient)) return *coefficient != 0.0;\n"
+     "\treturn pbox_schedule_exact("),
+    ("hold-sum-for-version", "hold.c",
+     "if (coefficient > 0.0) {\n\t\tstruct pbox_optim_scalars",
+     "if (P && round % 4 == 3) memcpy(param, hold_store(g), g->elements * sizeof(*param));\n"
+     "\tif (coefficient > 0.0) {\n\t\tstruct pbox_optim_scalars"),
+    ("hold-skip-decays", "hold.c",
+     "held->summed = false;",
+     "if (P && coefficient < 0.0 && g->c->s0 != NULL) g->c->s0[at] *= 0.9f;\n\theld->summed = false;"),
+    ("hold-squares-by-fragment", "hold.c",
+     "sum += (uint64_t)(y * y);",
+     "sum += (uint64_t)(y * y + (P && i % 2 == 1 ? 0.5 : 0.0));"),
     # formats of blocks
     ("block-encoded-again", "encode.c",
      "if (!e->made || e->round != f->round)",

@@ -59,6 +59,10 @@ finished_ops(struct sim *s, struct sim_worker *w)
 		next = op->next;
 		if (op->code != 0 && sim_plan_ends(s, w, op->code))
 			return false;
+		if (sim_hold_ended(s, w, o)) {
+			sim_op_free(o);
+			continue;
+		}
 		if (op->code == PBOX_C_LOST && may_be_lost(s, w)) {
 			sim_worker_again(s, w);
 			return false;
@@ -101,7 +105,8 @@ declare(struct sim *s, struct sim_worker *w)
 		.pull_format = d->pull_format,
 		.n = d->tensors,
 		.tensors = w->tensor,
-		.discipline = d->discipline};
+		.discipline = d->discipline,
+		.hold = sim_is_held(t)};
 	if (w->restarted)
 		w->what.first_round = spec->shrink ? PBOX_CLIENT_ROUND_ANY
 						   : spec->first_round + w->done[w->tables] + 1;
@@ -449,6 +454,9 @@ answered(struct sim *s, struct sim_worker *w)
 		pbox_error_decode(w->answer, r->answer_len, &m);
 	if (w->state == SIM_LEAVE) {
 		sim_worker_finished(s, w);
+	} else if (r->type == PBOX_SET &&
+		   sim_hold_said(s, w, r->answer_type == PBOX_ERROR ? m.code : 0)) {
+		return true;
 	} else if (r->answer_type == PBOX_ERROR && r->type == PBOX_SET && w->restarted &&
 		   (m.code == PBOX_E_SET_LATE || m.code == PBOX_E_SET_ORDER)) {
 		return true; /* done in an earlier life */
@@ -505,6 +513,8 @@ sim_program_step(struct sim *s, struct sim_worker *w)
 	any |= answered(s, w);
 	if (s->sc.job[w->job].plan && !s->failed)
 		any |= sim_plan_replied(s, w);
+	if (!s->failed)
+		any |= sim_hold_step(s, w);
 	if (s->failed)
 		return false;
 	switch (w->state) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "law_blocks.h"
+#include "operations.h"
 #include "sim.h"
 
 /*
@@ -116,10 +117,15 @@ sim_contribution(const struct sim_scenario *sc, const struct sim_push *k, const 
 		uint32_t bits = random_fp32(step(&x));
 		uint16_t half;
 
+		uint32_t bad = hold_bad(sc, k, p->tensor, p->offset + i);
+
 		if ((p->offset + i) % 61 == 7) /* of all workers: an absent one is no +0.0 */
 			bits = 0x80000000;
+		bits = bad != 0 ? bad : bits;
 		half = (uint16_t)(bits >> 16);
-		if (format == PBOX_FMT_FP16 && bits != 0x80000000)
+		if (format == PBOX_FMT_FP16 && bad != 0)
+			half = bad == 0x7F800000 ? 0x7C00 : 0x7E00;
+		else if (format == PBOX_FMT_FP16 && bits != 0x80000000)
 			half = random_fp16(x);
 		if (is_fp32(format))
 			memcpy(out + (size_t)i * 4, &bits, 4);
@@ -382,6 +388,8 @@ sim_hyper_change(const struct sim_scenario *sc, unsigned job, unsigned table, un
 			add(m, PBOX_HYPER_DAMPENING, 0.1);
 		if (x % 3 == 0)
 			add(m, PBOX_HYPER_WEIGHT_DECAY, 0.01);
+		if (sim_is_held(&sc->job[job].table[table]))
+			add(m, PBOX_HYPER_MAX_NORM, sim_max_norm(sc, job, table));
 		if (adam && x % 5 == 0) {
 			add(m, PBOX_HYPER_BETA1, 0.8);
 			add(m, PBOX_HYPER_EPS, 1e-6);
@@ -481,6 +489,44 @@ adam_family(struct sim_fragment *f, unsigned kind, const double v[PBOX_HYPER_IDS
 	}
 }
 
+unsigned
+sim_mean(const struct sim_scenario *sc, unsigned job, unsigned life, const struct sim_fragment *f,
+	uint32_t round, float *g, uint64_t *samples)
+{
+	const struct pbox_declare *d = &sim_spec(sc, job, f)->fixed;
+	float factor = 1.0f;
+	unsigned n = f->slots;
+
+	for (unsigned i = 0; sc->job[job].shrink && i < f->slots; i++)
+		n -= !f->slot[i].member;
+	tree_sum(sc, job, life, f, round, g, samples);
+	if (d->op == PBOX_OP_MEAN)
+		factor = (float)(1.0 / n);
+	else if (d->op != PBOX_OP_SUM)
+		factor = *samples == 0 ? 0.0f : (float)(1.0 / (double)*samples);
+	for (uint32_t i = 0; i < f->elements; i++)
+		g[i] = factor * g[i];
+	return n;
+}
+
+/* The step of mode 1. */
+static void
+optimise(const struct sim_scenario *sc, unsigned job, struct sim_fragment *f,
+	const double v[PBOX_HYPER_IDS], float *g, uint32_t round)
+{
+	const struct pbox_declare *d = &sim_spec(sc, job, f)->fixed;
+	const struct sim_round *r = f->held != NULL ? hold_round(f, round) : NULL;
+
+	if (r != NULL && r->coefficient < 0.0)
+		return; /* it is left out */
+	if (r != NULL)
+		round -= r->steps;
+	if (d->optimiser <= PBOX_OPT_NESTEROV)
+		sgd_family(f, d->optimiser, v, g, round);
+	else
+		adam_family(f, d->optimiser, v, g, round);
+}
+
 /* One round further. */
 static void
 advance(const struct sim_scenario *sc, unsigned job, unsigned life, struct sim_fragment *f)
@@ -489,21 +535,15 @@ advance(const struct sim_scenario *sc, unsigned job, unsigned life, struct sim_f
 	unsigned fragment = (f->version + 1) & 1;
 	uint32_t round = f->version + 1;
 	double v[PBOX_HYPER_IDS];
-	float g[MAX_ELEMENTS], factor = 1.0f, clip;
+	float g[MAX_ELEMENTS], clip;
 	uint64_t samples;
-	unsigned n = f->slots;
+	unsigned n = sim_mean(sc, job, life, f, round, g, &samples);
 
-	for (unsigned i = 0; sc->job[job].shrink && i < f->slots; i++)
-		n -= !f->slot[i].member;
-	tree_sum(sc, job, life, f, round, g, &samples);
-	if (d->op == PBOX_OP_MEAN)
-		factor = (float)(1.0 / n);
-	else if (d->op != PBOX_OP_SUM)
-		factor = samples == 0 ? 0.0f : (float)(1.0 / (double)samples);
 	hyper_at(sc, job, f, round, v);
 	clip = (float)v[PBOX_HYPER_CLIP_VALUE];
 	for (uint32_t i = 0; i < f->elements; i++) {
-		g[i] = factor * g[i];
+		if (f->held != NULL)
+			g[i] = (float)hold_round(f, round)->coefficient * g[i];
 		if (clip > 0.0f && fabsf(g[i]) > clip)
 			g[i] = copysignf(clip, g[i]);
 	}
@@ -511,10 +551,8 @@ advance(const struct sim_scenario *sc, unsigned job, unsigned life, struct sim_f
 		blocks_version(sc, job, f, g);
 	else if (d->mode == PBOX_MODE_ALLREDUCE)
 		memcpy(f->param, g, f->elements * sizeof(float));
-	else if (d->optimiser <= PBOX_OPT_NESTEROV)
-		sgd_family(f, d->optimiser, v, g, round);
 	else
-		adam_family(f, d->optimiser, v, g, round);
+		optimise(sc, job, f, v, g, round);
 	sim_narrow(f->answer[fragment], d->pull_format, f->param, f->elements);
 	f->weight[fragment] = (uint32_t)samples;
 	f->contributors[fragment] = n;

@@ -596,6 +596,7 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 		make_recordings(sc, seed);
 	if (limits->blocks)
 		make_blocks(sc, seed);
+	sim_scenario_hold(sc, seed, limits);
 	/* what all jobs need at least, up to generous windows; half of it may be kept for jobs that are not there */
 	sc->hold = units * (uint32_t)(1 + pbox_random_below(&r, one_in(&r, 2) ? 3 : 40));
 	if (sc->hold < 2 * units)

@@ -148,6 +148,7 @@ sim_forget_map(struct sim_job *j)
 		free(j->fragment[i].snapshot.s0);
 		free(j->fragment[i].snapshot.s1);
 	}
+	hold_forget(j);
 	free(j->fragment);
 	j->fragment = NULL;
 	j->n_fragments = 0;

@@ -37,6 +37,7 @@
 
 #include "fault.h"
 #include "fleet.h"
+#include "phases.h"
 #include "plans.h"
 #include "sim_code.h"
 #include "timing.h"
@@ -188,7 +189,8 @@ struct sim_limits {
 	double loss;                           /* below 0: what the seed says */
 	bool crashes_shrink;                   /* policy shrink where a box crashes, too */
 	bool fleets;                           /* jobs at several boxes (scenario_fleets.c) */
-	bool moves, blocks;                    /* chunks move; formats of blocks (law_blocks.c) */
+	/* chunks move; formats of blocks (law_blocks.c); rounds in two phases (phases.c) */
+	bool moves, blocks, hold;
 	bool recordings; /* copies of old frames are sent, and workers move (record.c) */
 };
 
@@ -277,8 +279,9 @@ struct sim_fragment {
 	bool ready; /* param holds version `version` */
 	uint32_t version;
 	float *param, *s0, *s1;
-	void *clock, *blocks; /* law_clock.c, law_blocks.c */
-	uint8_t *answer[2];   /* of the latest version and the one before, in the pull format */
+	void *clock, *blocks;  /* law_clock.c, law_blocks.c */
+	struct sim_held *held; /* law_hold.c */
+	uint8_t *answer[2];    /* of the latest version and the one before, in the pull format */
 	uint32_t weight[2];
 	unsigned contributors[2]; /* slots */
 	/* what was seen */
@@ -327,11 +330,6 @@ uint16_t sim_factor(const struct sim_scenario *sc, const struct sim_push *k);
 bool sim_is_zero(const struct sim_scenario *sc, const struct sim_push *k);
 /* Bytes of a piece of it, in the push format. */
 void sim_contribution(const struct sim_scenario *sc, const struct sim_push *k,
-	const struct sim_piece *p, uint8_t *out);
-/* The same of the node that begins with slot k->slot and is `width` slots wide, or less at the end: its samples; bytes of a
- * piece of its sum along the tree. */
-uint32_t sim_node_weight(const struct sim_scenario *sc, struct sim_push k, unsigned width);
-void sim_node(const struct sim_scenario *sc, const struct sim_push *k, unsigned width,
 	const struct sim_piece *p, uint8_t *out);
 /* The same of the initial parameters. */
 void sim_initial(const struct sim_scenario *sc, unsigned job, unsigned life, unsigned table,
@@ -538,6 +536,7 @@ struct sim_worker {
 	struct sim_op *ops;
 	uint64_t not_before; /* it computes */
 	struct sim_planned plan;
+	struct sim_phase phase[SIM_TABLES];
 	uint64_t stopped;   /* until then the process does nothing, */
 	unsigned in_socket; /* and so many datagrams wait for it */
 	struct pbox_worker_request request;
@@ -617,8 +616,9 @@ struct sim_job {
 	unsigned down;             /* workers that were killed and have no session yet */
 	unsigned gone;             /* of a job by plan: that are not to come back */
 	struct sim_owners *owners; /* law_plan.c */
-	unsigned finished;         /* workers that have done all rounds */
-	bool lost;                 /* a restart of the box has lost a fragment */
+	struct sim_held *held[SIM_TABLES];
+	unsigned finished; /* workers that have done all rounds */
+	bool lost;         /* a restart of the box has lost a fragment */
 	struct sim_worker *worker[SIM_WORKERS + 1];
 	/* the map, as the first worker got it */
 	struct sim_fragment *fragment;

@@ -66,6 +66,8 @@ struct sim_code {
 		struct pbox_worker *w, uint32_t round, unsigned slot, uint64_t now);
 	void (*worker_ask)(struct pbox_worker *w, struct pbox_worker_question *q);
 	struct pbox_worker_question *(*worker_replied)(struct pbox_worker *w);
+	void (*worker_norm_ask)(struct pbox_worker *w, struct pbox_worker_norm *q);
+	struct pbox_worker_norm *(*worker_normed)(struct pbox_worker *w);
 	struct pbox_worker_op *(*worker_finished)(struct pbox_worker *w);
 	void (*worker_request)(struct pbox_worker *w, struct pbox_worker_request *r);
 	struct pbox_worker_request *(*worker_answered)(struct pbox_worker *w);

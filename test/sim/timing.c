@@ -187,8 +187,8 @@ data_sent(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h)
 	if (named && (h->type == PBOX_PUSHPULL || h->type == PBOX_PUSH))
 		check_order(s, w, f, h);
 	/* where all ask for results, a PUSH is a node before the one that does */
-	if (h->type != PBOX_PUSHPULL &&
-		(h->type != PBOX_PUSH || !named || s->sc.job[w->job].push_percent > 0))
+	if (h->type != PBOX_PUSHPULL && (h->type != PBOX_PUSH || !named || f->held != NULL ||
+						s->sc.job[w->job].push_percent > 0))
 		return;
 	there(w, f);
 	flow_count(s, w);
@@ -284,7 +284,7 @@ sim_timing_look(struct sim *s, struct sim_worker *w)
 	if (s->now < w->stopped)
 		w->tx = s->now;
 	if (w->number < SIM_WORKERS && w->state > SIM_OPENING && w->state < SIM_DONE &&
-		(w->ops != NULL || w->busy) && s->now - w->tx > FORGOTTEN)
+		(w->ops != NULL || w->busy || sim_hold_asks(s, w)) && s->now - w->tx > FORGOTTEN)
 		sim_fail(s, "worker %u/%u has something to do, and has sent nothing for %llu ms",
 			w->job, w->number, (unsigned long long)((s->now - w->tx) / MS));
 	if (!is_plain(s, w))

@@ -18,7 +18,7 @@
 #define BEYOND_LOG 55
 
 /* x * 2^up, squared and rounded down, where that has more than 63 bits. */
-static void
+static unsigned
 hold_add_large(uint64_t square[3], double y)
 {
 	uint64_t part[3] = {0};
@@ -31,7 +31,7 @@ hold_add_large(uint64_t square[3], double y)
 	part[word] = bits << rest;
 	if (rest > 0 && word < 2)
 		part[word + 1] = bits >> (64 - rest);
-	pbox_norm_add(square, part);
+	return pbox_norm_add(square, part);
 }
 
 static void
@@ -48,7 +48,7 @@ add_squares(struct hold_norm *n, const float *x, uint32_t elements, double max_n
 		if (y < 0x1p31) {
 			sum += (uint64_t)(y * y);
 		} else if (y <= beyond) {
-			hold_add_large(n->square, y);
+			n->non_finite += hold_add_large(n->square, y);
 		} else {
 			n->non_finite++;
 		}
@@ -56,7 +56,7 @@ add_squares(struct hold_norm *n, const float *x, uint32_t elements, double max_n
 	part[0] = (uint64_t)sum;
 	part[1] = (uint64_t)(sum >> 64);
 	part[2] = 0;
-	pbox_norm_add(n->square, part);
+	n->non_finite += pbox_norm_add(n->square, part);
 }
 
 /* Fragments of the table at the endpoint. */

@@ -429,7 +429,8 @@ pbox_norm_get(const uint8_t *p)
 	return m;
 }
 
-static inline void
+/** @return 1: the sum has more than 192 bits, and is none (R6.15); 0. */
+static inline unsigned
 pbox_norm_add(uint64_t to[3], const uint64_t x[3])
 {
 	unsigned __int128 sum = 0;
@@ -439,6 +440,7 @@ pbox_norm_add(uint64_t to[3], const uint64_t x[3])
 		to[i] = (uint64_t)sum;
 		sum >>= 64;
 	}
+	return (unsigned)sum;
 }
 
 /** Of NORM_OK without a payload: the first worker that a fragment waits for, or PBOX_WAIT_NOBODY. */

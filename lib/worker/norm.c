@@ -196,9 +196,8 @@ norm_frame(struct session *s, const struct rx_frame *f)
 	}
 	q->has |= UINT64_C(1) << e;
 	q->gone |= m.fragments == 0;
-	pbox_norm_add(q->sum.square, m.square);
 	q->sum.fragments += m.fragments;
-	q->sum.non_finite += m.non_finite;
+	q->sum.non_finite += m.non_finite + pbox_norm_add(q->sum.square, m.square);
 	if ((chunks_at(q, at) & ~q->has) == 0) {
 		if (q->gone)
 			q->sum.fragments = 0;

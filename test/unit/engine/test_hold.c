@@ -84,6 +84,30 @@ answer_is(const float *want)
 	return fx_last()->hdr.type == PBOX_RESULT && memcmp(fx_last()->payload, want, 16) == 0;
 }
 
+/* R6.15: four squares of 2^190 are one bit too many. The sum would be 0, and a step of 2^55 not clipped. */
+static void
+test_a_sum_that_overflows(void)
+{
+	static const float big[4] = {0x1p54f, 0x1p54f, 0x1p54f, 0x1p54f},
+			   three[4] = {0x1p54f, 0x1p54f, 0x1p54f, 0};
+	struct pbox_norm m;
+
+	begin();
+	push(0, 1, big);
+	push(1, 1, big);
+	m = norm(0, 1, 0);
+	UNIT_EQ_U64(m.non_finite, 1);
+	fx_set(&w[0], 0, 1, PBOX_HYPER_COEFFICIENT, -1);
+	pull(0, 1);
+	CU_ASSERT(answer_is(p0));
+	push(0, 2, three);
+	push(1, 2, three);
+	m = norm(0, 2, 0);
+	UNIT_EQ_U64(m.non_finite, 0);
+	CU_ASSERT(root(&m) == sqrt(3) * 0x1p54);
+	fx_end();
+}
+
 static void
 test_a_round(void)
 {
@@ -220,6 +244,7 @@ test_refused(void)
 
 const struct unit_test unit_tests[] = {
 	{"sum, norm, coefficient, step", test_a_round},
+	{"a sum that overflows", test_a_sum_that_overflows},
 	{"a step that is left out", test_skip},
 	{"what is refused", test_refused},
 	{NULL, NULL},

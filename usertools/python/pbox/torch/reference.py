@@ -71,6 +71,7 @@ def square_sum(grads: Sequence[torch.Tensor], max_norm: float = 0.0) -> Tuple[fl
         high = (q / 2.0 ** 31).floor()
         total += (int(high.to(torch.int64).sum()) << 31) + int((q - high * 2.0 ** 31).to(torch.int64).sum())
         total += sum(int(v) * int(v) if v.is_integer() else int(v * v) for v in y[~small].tolist())
+    non_finite += total >> 192 > 0  # more than the sum has bits for
     words, square = [total >> 64 * i & (1 << 64) - 1 for i in range(3)], 0.0
     for w in reversed(words):
         square = square * 2.0 ** 64 + float(w)

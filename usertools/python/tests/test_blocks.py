@@ -42,6 +42,13 @@ class Blocks(unittest.TestCase):
             for n in [*range(1, 70), 127, 128, 129, 255, 256, 300, 352]:
                 self.compare(fmt, [r.gauss(0, 1) * 10 ** r.uniform(-3, 3) for _ in range(n)], [r.gauss(0, .01) for _ in range(n)])
 
+    def test_many_scales(self):
+        """Elements half-way between two codes show how the inverse of a scale is rounded: a number over a tensor is rounded twice in torch."""
+        r = random.Random(6)
+        for _ in range(100):
+            largest = spec.fp32(r.uniform(.1, 10))
+            self.compare("int8", [largest] + [(k + .5) * largest / 127 for k in range(127)], [0.0] * 128)
+
     def test_edges(self):
         for fmt in CODE:
             for values in ([0.0, -0.0], [1e-40, -1e-45], [2.0 ** -100, 2.0 ** -101], [3e38, 1.0], [2.0 ** 127, 1.0], [2.0 ** 126.9, -1.0], [math.inf, 1.0],

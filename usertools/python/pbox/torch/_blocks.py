@@ -28,7 +28,8 @@ def _int8(u: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
     largest = torch.where(good, b, torch.zeros_like(b)).abs().amax(1, keepdim=True)
     some = largest >= _SMALLEST
     safe = torch.where(some, largest, torch.ones_like(largest))
-    q = torch.round(torch.where(good, b, torch.zeros_like(b)) * (127.0 / safe)).to(torch.int8).to(torch.float32)
+    # two tensors: torch makes a number over a tensor as number x reciprocal, which rounds twice
+    q = torch.round(torch.where(good, b, torch.zeros_like(b)) * (torch.full_like(safe, 127.0) / safe)).to(torch.int8).to(torch.float32)
     value = torch.where(some, (safe / 127.0) * q, torch.zeros_like(b))
     return value, good
 

@@ -17,7 +17,7 @@ NUMBERS = (
     ("types of control frames (R3.1)", ["PBOX_TYPES"], 0x01, 0x1F, []),
     ("types of data frames (R3.1)", ["PBOX_TYPES"], 0x20, 0x3F, []),
     ("capabilities (R4.10)", ["PBOX_CAPABILITIES"], 0, 31, []),
-    ("ids of SET (R7.1)", ["PBOX_HYPERS"], 1, 0xFFFF, []),
+    ("ids of SET (R7.1)", ["PBOX_HYPERS"], 1, 0xFFFF, [14]),  # a decision (R15.11)
     ("codes of ERROR (R9.1)", ["PBOX_ERRCODES"], 0, 0xFFFF, []),
     ("states of RESTORE_OK (R10.5)", ["PBOX_RESTORES"], 0, 0xFFFF, []),
     ("formats (R2.3)", ["PBOX_FORMATS", "PBOX_FORMATS_16", "PBOX_FORMATS_BLOCK", "PBOX_FORMATS_LATER"], 1, 0xFF, []),

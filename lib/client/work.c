@@ -15,7 +15,8 @@
 #define WORK_KEEPS  offsetof(struct pbox_client_work, newcomer)
 #define WORK_JOINS  offsetof(struct pbox_client_work, memory_known)
 #define WORK_MEMORY offsetof(struct pbox_client_work, changed)
-#define WORK_MORE   sizeof(struct pbox_client_work)
+#define WORK_CHANGE offsetof(struct pbox_client_work, hyper_more)
+#define WORK_MORE   offsetof(struct pbox_client_work, decided)
 #define WORK_HYPERS \
 	(sizeof(((struct pbox_client_work *)0)->hyper) / sizeof(double)) /* before hyper_more */
 #define STEALS_FOR \
@@ -133,6 +134,10 @@ work_told(struct pbox_client_work *w, const struct pbox_worker_question *q)
 	memcpy(w->hyper, ok->hyper, sizeof(w->hyper));
 	if (w->size >= WORK_MORE)
 		memcpy(w->hyper_more, ok->hyper + WORK_HYPERS, sizeof(w->hyper_more));
+	if (w->size >= sizeof(*w)) {
+		w->decided = ok->decided;
+		w->decision = ok->decision;
+	}
 	if (q->kind == PBOX_WORKER_LOOK)
 		w->nodes = ok->ranges;
 }
@@ -170,7 +175,7 @@ work_call(struct pbox_client *c, struct table *t, struct pbox_client_work *w, ui
 	work_told(w, &a.q);
 	if (a.q.changed)
 		work_owns(w, &a.q);
-	if (w->size >= sizeof(*w))
+	if (w->size >= WORK_CHANGE)
 		w->changed = a.q.changed;
 	return 0;
 }

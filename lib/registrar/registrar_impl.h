@@ -538,6 +538,11 @@ void registrar_rounds_added(
 /* registrar_operator.c: no operator has ended the session of this JOIN; false: it was answered so. */
 bool registrar_not_kicked(struct pbox_registrar *r, struct registrar_join *q);
 
+/* registrar_decision.c: R15.11. May the workers of the job decide so before that round? 0, or an error's code. */
+int registrar_decision_check(const struct pbox_job *job, uint32_t table, uint32_t round,
+	double value, struct pbox_error *err);
+void registrar_decision_take(struct pbox_job *job, uint32_t round, double value);
+
 /* registrar_work.c: section 15. Has the job a plan? */
 bool registrar_is_planned(const struct pbox_job *job);
 /* Its table is with all shards: do they know who owns the slots? Without a plan: yes. */

@@ -75,13 +75,34 @@ set(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt, s
 	return code;
 }
 
+/* What is no hyper-parameter is taken out. */
+static bool
+take_decision(struct pbox_set *m, double *value)
+{
+	unsigned n = 0;
+	bool any = false;
+
+	for (unsigned i = 0; i < m->count; i++) {
+		if (m->param[i].id != PBOX_SET_DECISION) {
+			m->param[n++] = m->param[i];
+			continue;
+		}
+		any = true;
+		*value = m->param[i].value;
+	}
+	m->count = (uint16_t)n;
+	return any;
+}
+
 static void
 request_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
 {
 	struct pbox_job_table *jt;
 	struct pbox_error err;
 	struct pbox_set m;
-	int code;
+	bool decides;
+	double value = 0;
+	int code = 0;
 
 	if (pbox_set_decode(f->payload, f->hdr.length, &m) < 0) {
 		count_control(r, PBOX_RS_DROP_MALFORMED);
@@ -114,9 +135,15 @@ request_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_jo
 				pbox_hyper_name(m.param[i].id));
 			return;
 		}
-	code = set(r, job, jt, &m, &err);
+	decides = take_decision(&m, &value);
+	if (decides)
+		code = registrar_decision_check(job, m.table, m.from_round, value, &err);
+	if (code == 0 && (m.count > 0 || !decides))
+		code = set(r, job, jt, &m, &err);
 	if (code == UNKNOWN)
 		return; /* a worker repeats what is not answered */
+	if (code == 0 && decides)
+		registrar_decision_take(job, m.from_round, value);
 	if (code != 0)
 		registrar_refuse(r, f, (enum pbox_errcode)code, m.from_round, "%s", err.text);
 	else

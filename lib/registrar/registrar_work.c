@@ -460,6 +460,7 @@ send_work(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job 
 		}
 	a.plan = k->plan[in];
 	tell_newcomer(job, m, &a);
+	registrar_decision_say(job, m->round, &a);
 	if (again_ms != 0) { /* R15.8a: for which round it is to say what it owns */
 		a.now = registrar_claims_round(job, m->round);
 	} else {

@@ -18,6 +18,12 @@
 #define CHANGES     REGISTRAR_WORK_CHANGES
 #define CLAIM_AGAIN 20 /* ms */
 
+#define DECISIONS 4 /* that are kept; who asks for an older one is far behind */
+struct decision {
+	uint32_t round;
+	double value;
+};
+
 struct work {
 	struct pbox_work *room; /* NULL: it has not begun */
 	uint16_t *memory;       /* of the maps */
@@ -31,7 +37,9 @@ struct work {
 	bool any_fresh; /* some member may be */
 	bool claiming;  /* the box was started again: workers say what they own */
 	struct registrar_training training;
-	uint32_t plan[2]; /* numbers of the maps */
+	uint32_t plan[2];   /* numbers of the maps */
+	unsigned decisions; /* of which the last ones are here: */
+	struct decision decision[DECISIONS];
 	unsigned n_changes;
 	struct registrar_work_change change[CHANGES];
 };
@@ -184,5 +192,8 @@ uint32_t registrar_claims_round(struct pbox_job *job, uint32_t otherwise);
 void registrar_claims_take(struct pbox_job *job, unsigned w, const struct pbox_work_ask *m);
 /* Has everybody had the time to? Then the owners are known: true. waits: one that lives has not said what it owns. */
 bool registrar_claims_end(const struct pbox_registrar *r, struct pbox_job *job, bool waits);
+
+/* registrar_decision.c: R15.11. WORK_OK has the decision before that round, or the latest one. */
+void registrar_decision_say(const struct pbox_job *job, uint32_t round, struct pbox_work_ok *a);
 
 #endif /* REGISTRAR_WORK_H */

@@ -489,6 +489,8 @@ struct pbox_work_ok {
 	uint32_t trained; /**< rounds of the training before that; or PBOX_WORK_UNKNOWN */
 	double hyper[PBOX_WORK_HYPERS]; /**< of the group, ids 1 and on, in the round before that */
 	struct pbox_slot_range range[PBOX_WORK_RANGES], next_range[PBOX_WORK_RANGES];
+	uint32_t decided; /**< the round that `decision` is of; 0: none (R15.11) */
+	double decision;
 };
 
 #define PBOX_WORK_MOST    (80 + 4 * PBOX_WORK_RANGES)      /**< bytes */

@@ -142,6 +142,9 @@ enum pbox_restore { PBOX_RESTORES(PBOX_LIST_SYMBOL) };
 	X(PBOX_HYPER_MAX_NORM, 13, max_norm)
 enum pbox_hyper_id { PBOX_HYPERS(PBOX_LIST_SYMBOL) PBOX_HYPER_IDS };
 
+/** An id in SET that is no hyper-parameter: what the workers of a plan decide before a round (R15.11). */
+#define PBOX_SET_DECISION 14
+
 /** Codes of ERROR (R9.1). */
 #define PBOX_ERRCODES(X)                         \
 	X(PBOX_E_NONE, 0, NONE)                  \

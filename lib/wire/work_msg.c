@@ -17,6 +17,7 @@
 #define RANGE_LEN   4
 #define OK_MORE     9 /* hyper-parameters before the ranges; those after them came later */
 #define OK_MORE_LEN ((PBOX_WORK_HYPERS - OK_MORE) * 8)
+#define DECIDED_LEN 16 /* and these after them */
 
 static_assert(sizeof(((struct pbox_work_ask *)0)->range) / sizeof(struct pbox_slot_range) ==
 		      PBOX_RANGE_NODES,
@@ -108,6 +109,25 @@ ranges_get(const uint8_t *p, struct pbox_slot_range *r, unsigned n)
 	return 0;
 }
 
+static void
+real_put(uint8_t *p, double x)
+{
+	uint64_t bits;
+
+	memcpy(&bits, &x, sizeof(bits));
+	pbox_st64(p, bits);
+}
+
+static double
+real_get(const uint8_t *p)
+{
+	uint64_t bits = pbox_ld64(p);
+	double x;
+
+	memcpy(&x, &bits, sizeof(x));
+	return x;
+}
+
 size_t
 pbox_work_ask_encode(void *buf, size_t cap, const struct pbox_work_ask *m)
 {
@@ -138,18 +158,17 @@ pbox_work_ok_encode(void *buf, size_t cap, const struct pbox_work_ok *m)
 	uint8_t *p = buf;
 
 	assert(m->ranges <= PBOX_RANGE_NODES && m->next_ranges <= PBOX_RANGE_NODES);
-	if (cap < len + OK_MORE_LEN)
+	if (cap < len + OK_MORE_LEN + DECIDED_LEN)
 		return 0;
 	pbox_fields_put(p, OK_LEN, ok_fields, m);
 	ranges_put(p + OK_LEN, m->range, m->ranges);
 	ranges_put(p + OK_LEN + m->ranges * RANGE_LEN, m->next_range, m->next_ranges);
-	for (unsigned i = OK_MORE; i < PBOX_WORK_HYPERS; i++, len += 8) {
-		uint64_t bits;
-
-		memcpy(&bits, &m->hyper[i], 8);
-		pbox_st64(p + len, bits);
-	}
-	return len;
+	for (unsigned i = OK_MORE; i < PBOX_WORK_HYPERS; i++, len += 8)
+		real_put(p + len, m->hyper[i]);
+	pbox_st32(p + len, m->decided);
+	pbox_st32(p + len + 4, 0);
+	real_put(p + len + 8, m->decision);
+	return len + DECIDED_LEN;
 }
 
 int
@@ -165,10 +184,11 @@ pbox_work_ok_decode(const void *buf, size_t len, struct pbox_work_ok *m)
 		return -1;
 	more = OK_LEN + ((size_t)m->ranges + m->next_ranges) * RANGE_LEN;
 	/* an older box ends here, and what it does not have is 0 */
-	for (unsigned i = OK_MORE; i < PBOX_WORK_HYPERS && more + 8 <= len; i++, more += 8) {
-		uint64_t bits = pbox_ld64(p + more);
-
-		memcpy(&m->hyper[i], &bits, 8);
+	for (unsigned i = OK_MORE; i < PBOX_WORK_HYPERS && more + 8 <= len; i++, more += 8)
+		m->hyper[i] = real_get(p + more);
+	if (more + DECIDED_LEN <= len) {
+		m->decided = pbox_ld32(p + more);
+		m->decision = real_get(p + more + 8);
 	}
 	return ranges_get(p + OK_LEN, m->range, m->ranges) == 0
 		       ? ranges_get(

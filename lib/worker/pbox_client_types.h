@@ -168,7 +168,14 @@ struct pbox_client_work {
 	uint32_t
 		changed; /**< the answer: 1: which slots are this worker's was asked, and they may be others */
 	double hyper_more[4]; /**< as `hyper`: ids 10 to 13 */
+	/** The decision before `round` (pbox_client_set() with the id PBOX_CLIENT_DECISION), or the latest one: the round that it is of; 0: none. */
+	uint32_t decided;
+	double decision;
 };
+
+/** An id for pbox_client_set() that is no hyper-parameter: what the workers of a job with policy reassign decide before from_round, which is
+ * given. All that send one send the same (PBOX_C_MISMATCH), and no round may begin before they have. */
+#define PBOX_CLIENT_DECISION 14
 
 /** A tensor as declared. */
 struct pbox_client_tensor {

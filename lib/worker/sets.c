@@ -39,14 +39,14 @@ sets_at(const struct pbox_worker_table *t, unsigned i)
 	return &t->sets->set[i];
 }
 
-/** It holds for one round alone (R6.15): with a later one it would be that one's. */
+/** A coefficient (R6.15) and a decision (R15.11) are of one round alone: with a later one they would be that one's. */
 static void
-drop_coefficient(struct pbox_set *m)
+drop_of_round(struct pbox_set *m)
 {
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < m->count; i++)
-		if (m->param[i].id != PBOX_HYPER_COEFFICIENT)
+		if (m->param[i].id != PBOX_HYPER_COEFFICIENT && m->param[i].id != PBOX_SET_DECISION)
 			m->param[n++] = m->param[i];
 	m->count = (uint16_t)n;
 }
@@ -56,7 +56,7 @@ static void
 sets_merge(struct pbox_set *to, const struct pbox_set *from)
 {
 	if (to->from_round != from->from_round)
-		drop_coefficient(to);
+		drop_of_round(to);
 	for (unsigned i = 0; i < from->count; i++) {
 		unsigned k = 0;
 

@@ -105,6 +105,12 @@ def train(args, n, rank, opt, model, data, pause):
             ahead += n > 0 and args.ahead > 0 and opt._stale.waits
             if opt.round_ended != (opt.trained_rounds == before + 1):
                 say("worker", rank, "has failed: round_ended is", opt.round_ended, "and rounds were", before, "then", opt.trained_rounds)
+            if opt.round_ended and args.agree and opt.trained_rounds % 4 == 0:
+                # what another worker would decide is another number
+                said = opt.agree(opt.trained_rounds + 0.1 * rank)
+                say("agreed", opt.trained_rounds, said)
+                if opt.trained_rounds == args.agree:
+                    args.rounds = opt.trained_rounds
             if opt.round_ended and n == 0:
                 say("after", opt.trained_rounds, digest(model))
             if opt.round_ended and opt.trained_rounds == args.rounds:
@@ -155,6 +161,7 @@ def worker(args, n, rank, data, pause):
 
 def main():
     p = argparse.ArgumentParser()
+    p.add_argument("--agree", type=int, default=0, help="every four rounds workers agree on a number, and stop after this round")
     p.add_argument("what", choices=("one", "train"))
     p.add_argument("--speeds", default="1")
     p.add_argument("--sleep", type=float, default=0.0)

@@ -351,6 +351,7 @@ def work_frames(s):
         0, 0xFFFFFFFF, 3, 4, 44, 0, 3, 1, [[0, 16]], [[0, 4], [28, 4096]]))
     s.control("work_ok to a newcomer", "R15.7a", proto.WorkOk(
         0, 9, 3, 4, 46, 0, 4, 0, [], [[0, 3]], 43, 1042, [0.1, 0.9, 0.0, 1e-4, 0.9, 0.999, 1e-8, 0.0, 12.0, 0.0, 1.0, 0.0, 0.0]))
+    s.control("work_ok with a decision", "R15.11", proto.WorkOk(0, 9, 3, 0, 0, 0, 4, 0, [[0, 8]], decided=44, decision=0.28125))
     s.control("work_ok while owners change", "R15.5", proto.WorkOk(0, 8, 3, 0, 0, 2, 4, 0))
     s.control("task: all are computed", "R15.10a", proto.Task(0, 42, ranges=[[0, 8], [12, 13]]))
     s.control("task: what is left, and what is given up", "R15.10a", proto.Task(0, 42, 0x10000007, 125000, 6, 8, [[4, 6], [30, 4096]]))

@@ -679,12 +679,14 @@ class WorkOk:
     now: int = 0
     trained: int = UNKNOWN
     hyper: list = field(default_factory=lambda: [0.0] * (HYPERS + MORE_HYPERS))  # ids 1 and on
+    decided: int = 0
+    decision: float = 0.0
 
     def pack(self):
         return struct.pack(f"<IIIIIHHHHIII{HYPERS}d", self.table, self.edition, self.plan, self.next_plan, self.next_from,
                            self.again_ms, len(self.ranges), len(self.next_ranges), self.members,
                            self.leads, self.now, self.trained, *self.hyper[:HYPERS]) + _pack_ranges(self.ranges) + \
-            _pack_ranges(self.next_ranges) + struct.pack(f"<{MORE_HYPERS}d", *self.hyper[HYPERS:])
+            _pack_ranges(self.next_ranges) + struct.pack(f"<{MORE_HYPERS}dIId", *self.hyper[HYPERS:], self.decided, 0, self.decision)
 
     @classmethod
     def unpack(cls, data):
@@ -694,7 +696,9 @@ class WorkOk:
         _malformed_if(n > MAX_RANGES or after > MAX_RANGES, "ranges")
         mine, theirs = _get_ranges(r, n), _get_ranges(r, after)
         more = r.get(f"{MORE_HYPERS}d") if r.left() >= 8 * MORE_HYPERS else [0.0] * MORE_HYPERS
-        return cls(table, edition, plan, next_plan, next_from, again, members, leads, mine, theirs, now, trained, [*hyper, *more])
+        decided, decision = r.get("Ixxxxd") if r.left() >= 16 else (0, 0.0)
+        return cls(table, edition, plan, next_plan, next_from, again, members, leads, mine, theirs, now, trained, [*hyper, *more],
+                   decided, decision)
 
 
 @dataclass

@@ -425,6 +425,8 @@ check_work_ok(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t ca
 	for (unsigned i = 0; i < PBOX_WORK_HYPERS; i++)
 		CU_ASSERT_EQUAL(m.hyper[i],
 			json_number_value(json_array_get(json_object_get(p, "hyper"), i)));
+	N(decided);
+	check_real(p, "decision", m.decision);
 	check_ranges(p, "ranges", m.range, m.ranges);
 	check_ranges(p, "next_ranges", m.next_range, m.next_ranges);
 	return (int)pbox_work_ok_encode(out, cap, &m);

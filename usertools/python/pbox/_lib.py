@@ -19,6 +19,7 @@ ALL_TENSORS = (1 << 32) - 1
 MOST_NODES = 24  # that a worker brings in a round
 IN_JOB, LOOK, BEGIN = range(3)  # Work.newcomer
 OWN, KEEP, TURN = range(3)  # Work.keep
+DECISION = 14  # an id of SET that is no hyper-parameter
 
 
 class Error(ct.Structure):
@@ -86,7 +87,7 @@ class Work(ct.Structure):
         ("nodes", ct.c_uint32), ("next_from", ct.c_uint32), ("next_ranges", ct.c_uint32), ("next", Node * 24), ("keep", ct.c_uint32),
         ("newcomer", ct.c_uint32), ("group", ct.c_uint32), ("now", ct.c_uint32), ("now_trained", ct.c_uint32), ("hyper", ct.c_double * 9),
         ("memory_known", ct.c_uint32), ("fits", ct.c_uint32), ("changed", ct.c_uint32),
-        ("hyper_more", ct.c_double * 4),
+        ("hyper_more", ct.c_double * 4), ("decided", ct.c_uint32), ("decision", ct.c_double),
     ]
 
 

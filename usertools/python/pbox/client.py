@@ -547,6 +547,14 @@ class Table:
 
         _interruptible(call)
 
+    def decide(self, from_round: int, value: float) -> None:
+        """Policy reassign: what all workers do before a round (any number; R15.11). Who leads sends it, and each that has heard it. PBoxMismatch: another
+        worker has decided otherwise."""
+        h, err, c = (_lib.Hyper * 1)(_lib.Hyper(_lib.DECISION, value)), _lib.Error(), self.client
+        with c._call() as p:
+            code = _lib.get().pbox_client_set(p, self.number, _lib.ALL_GROUPS, from_round, h, 1, ct.byref(err))
+        c._check(code, err)
+
 
 TensorLike = Union[Tensor, Tuple[str, int], Tuple[str, int, int], int]
 

@@ -165,6 +165,10 @@ def all_reduce(tensors: Union[torch.Tensor, Sequence[torch.Tensor]], op: str = "
 def _reduce(session: Session, tensors: List[torch.Tensor], names: Sequence[str], op: str, async_op: bool = False,
             timeout: Optional[float] = None) -> Optional[List[Any]]:
     between_rounds(session.client, "all_reduce() or sync_buffers()")
+    if session.client.policy == "reassign":
+        raise PBoxInvalid("all_reduce() and sync_buffers() in a job with policy='reassign', which has one table, the optimiser's: optimiser.agree(number) gives all "
+                          "workers the leading worker's number; for sums open a session of another job (client=). Batch norm's buffers are each worker's own: take "
+                          "layer or group norm, or evaluate and save where optimiser.leads")
     device = _device.of(tensors, lambda i: names[i])
     by_format: dict = {}
     for i, t in enumerate(tensors):

@@ -18,7 +18,7 @@ import torch
 from .. import _buffers, _checks, _lib
 from ..client import ANY_ROUND, Client, Operation, Table, Tensor
 from ..errors import PBoxDeadline, PBoxError, PBoxInvalid, PBoxMismatch, PBoxMore, PBoxRefused, PBoxRunning
-from . import _apart, _clip, _content, _device, _finite, _layout, _model, _placed, _skip
+from . import _apart, _clip, _content, _decide, _device, _finite, _layout, _model, _placed, _skip
 from ._agree import Agreement, Alone, Hypers
 from ._alike import Alike
 from ._early import Early
@@ -220,7 +220,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         except BaseException:
             self._session.release()
             raise
-        self.rounds = 0
+        self.rounds = self._round = self._agreed = 0
         self.skipped = skipped if self._resumed else 0
         self._discarded = 0
         self._owned = None if self._slots is None else Owned(self._all)
@@ -316,6 +316,25 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         """Is this the one worker that saves and evaluates? With policy "reassign" the lowest number of those that
         are there; else worker 0."""
         return self.client.worker == 0 if self._work is None else self._work.leads
+
+    def agree(self, value: float = 0.0, timeout: Optional[float] = None) -> float:
+        """One decision for all workers: the number that the worker which `leads` passes, in float64, at each of them. All call it after the same round (where
+        `round_ended` is true), once a round; what the others pass is not looked at. So an early stop, or a scheduler that follows the loss, is the same
+        everywhere: `if optimiser.agree(optimiser.leads and worse()): break`.
+
+        timeout  seconds; None: that of the client
+        """
+        number = float(value)
+        if self._slots is not None:
+            self._slots.between_rounds("agree()", ". All workers call it where optimiser.round_ended is true")
+        if self._work is None:
+            return _decide.by_reduction(self.client, number, timeout)
+        before = self._round + 1 if self.rounds else self.table.next_round
+        if before == self._agreed:
+            raise PBoxInvalid(f"agree() was called before round {before} already: there is one decision a round; combine them into one number")
+        number = self._work.agree(number, before, self.client.timeout if timeout is None else timeout)
+        self._agreed = before
+        return number
 
     def _check_group(self, number: int, group: Dict[str, Any]) -> None:
         """Raise for what the box cannot do (subclasses)."""

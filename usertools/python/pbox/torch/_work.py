@@ -15,7 +15,7 @@ import torch
 
 from .. import _checks, _lib
 from ..client import Table
-from ..errors import PBoxMismatch
+from ..errors import PBoxDeadline, PBoxMismatch
 from ._memory import Memory
 from ._slots import Slots
 from ._stale import LooseTree, Stale
@@ -24,6 +24,7 @@ from ._tree import Sums, Tree
 _log = logging.getLogger("pbox")
 # how old what is known of the memory may be when a round ends, seconds: the kernel's files take a while to read
 _WEIGHED = 0.05
+_AGAIN = 0.06  # R15.4: 20 questions a second
 Node = Tuple[int, int]
 
 
@@ -148,6 +149,31 @@ class Work:
     def _ordered(self, slots: Sequence[int]) -> Tuple[int, ...]:
         """As they are computed."""
         return tuple(slots) if self._stale is None else self._stale.order(slots)
+
+    def agree(self, value: float, round: int, timeout: float) -> float:
+        """The leading worker's number, at all workers that ask before the round (R15.11). Who has it says it as well: so it survives a restart of
+        the box, and two that differ are found."""
+        began, r = time.monotonic(), self.report
+        while True:
+            self._fill(round, _lib.KEEP)
+            self._table.work(r)
+            if int(r.decided) == round:
+                break
+            if int(r.decided) > round:
+                raise PBoxMismatch(f"this worker calls agree() before round {round}, and others have before round {int(r.decided)}: all workers call it after "
+                                   "the same round")
+            if self.leads:
+                try:
+                    self._table.decide(round, value)
+                    continue
+                except PBoxMismatch:  # another one that led before
+                    pass
+            elif time.monotonic() - began > timeout:
+                raise PBoxDeadline(f"worker {int(r.leads)}, which leads, has not called agree() before round {round} for {timeout:g} s: all workers call it after "
+                                   "the same round")
+            time.sleep(_AGAIN)
+        self._table.decide(round, float(r.decision))
+        return float(r.decision)
 
     # ---- ahead=
 

@@ -158,6 +158,9 @@ class Reference(SlotTraining, torch.optim.Optimizer):
 
     leads = True  # it is alone
 
+    def agree(self, value: float = 0.0, timeout: Optional[float] = None) -> float:
+        return float(value)
+
     def close(self) -> None:
         """Nothing: as the optimisers of pbox.torch have it."""
 

@@ -33,7 +33,7 @@ registrar_decision_check(const struct pbox_job *job, uint32_t table, uint32_t ro
 	const struct work *k = work_of(job);
 	const struct decision *d;
 
-	if (!registrar_is_planned(job) || table != TABLE) {
+	if (job->policy != PBOX_POLICY_REASSIGN || table != TABLE) {
 		pbox_fail(err, PBOX_E_BAD_REQUEST,
 			"table %u is not of a job with policy reassign: its workers decide by an all-reduce",
 			table);

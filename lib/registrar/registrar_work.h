@@ -18,7 +18,7 @@
 #define CHANGES     REGISTRAR_WORK_CHANGES
 #define CLAIM_AGAIN 20 /* ms */
 
-#define DECISIONS 4 /* that are kept; who asks for an older one is far behind */
+#define DECISIONS 4 /* that are kept: all ask before the same round */
 struct decision {
 	uint32_t round;
 	double value;

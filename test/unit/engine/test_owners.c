@@ -684,39 +684,6 @@ test_deaths(void)
 	}
 }
 
-/* R15.11: one decision before a round, heard by all. */
-static void
-test_a_decision(void)
-{
-	begin_planned(3, 8);
-	ask_all(1);
-	UNIT_EQ_U64(own[1].decided, 0);
-	whole_round(1);
-	fx_set(&w[0], 0, 2, PBOX_SET_DECISION, 0.25);
-	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_SET_OK);
-	ask_work(1, 2);
-	CU_ASSERT(own[1].decided == 2 && own[1].decision == 0.25);
-	/* who has heard it says the same; two that lead do not decide apart */
-	UNIT_EQ_U64(fx_set(&w[1], 0, 2, PBOX_SET_DECISION, 0.25)->hdr.type, PBOX_SET_OK);
-	fx_set(&w[2], 0, 2, PBOX_SET_DECISION, 0.5);
-	UNIT_EQ_U64(fx_error(), PBOX_E_SET_CONFLICT);
-	whole_round(2);
-	ask_work(2, 3);
-	UNIT_EQ_U64(own[2].decided, 2); /* none of round 3: the latest */
-	fx_set(&w[0], 0, 2, PBOX_SET_DECISION, 0.25);
-	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_SET_OK); /* a repetition */
-	for (uint32_t round = 3; round < 8; round++) {
-		fx_set(&w[0], 0, round, PBOX_SET_DECISION, round);
-		UNIT_EQ_U64(fx_last()->hdr.type, PBOX_SET_OK);
-		whole_round(round);
-	}
-	fx.now += 100 * MS;
-	fx_tick();
-	fx_set(&w[0], 0, 2, PBOX_SET_DECISION, 0.25);
-	UNIT_EQ_U64(fx_error(), PBOX_E_SET_LATE);
-	fx_end();
-}
-
 const struct unit_test unit_tests[] = {
 	{"refused jobs", test_refused_jobs},
 	{"refused reports", test_refused_reports},
@@ -729,6 +696,5 @@ const struct unit_test unit_tests[] = {
 	{"deaths", test_deaths},
 	{"workers come and go", test_comes_and_goes},
 	{"least", test_least},
-	{"a decision", test_a_decision},
 	{NULL, NULL},
 };

@@ -95,6 +95,7 @@ class FakeLib:
 
     def __init__(self, secrets=None):
         self.silent = b""
+        self.most_tables = -1  # of a job; -1: no limit
         self.secrets = secrets
         self.cond = threading.Condition()
         self.jobs = {}
@@ -242,6 +243,8 @@ class FakeLib:
         specs = [(d.tensors[i].name.decode(), d.tensors[i].elements, d.tensors[i].group)
                  for i in range(d.n)]
         with self.cond:
+            if c.tables == self.most_tables:
+                return self._fail(err, -12, "the declaration of a table needs more than the job may take")
             n, c.tables = c.tables, c.tables + 1
             self.first_rounds.append(d.first_round)
             if n == len(c.job.tables):

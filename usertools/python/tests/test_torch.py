@@ -991,6 +991,17 @@ class Helpers(Case):
         for r in workers.run(2, worker):
             self.assertEqual(r, ([6.0] * 3, [6.0] * 2, [0.5] * 3))
 
+    def test_too_many_sizes(self):
+        """The error says what takes the memory, and what worked before still does."""
+        with pbox.Client("box", "j", "s", 0, 1) as c:
+            self.lib.most_tables = 6
+            x = torch.ones(5)
+            with self.assertRaisesRegex(pbox.PBoxMemoryError, r"combination of sizes, dtype and op, after [0-9]+ others: .*Pad or flatten.*may take"):
+                for n in range(5, 20):
+                    pbox.torch.all_reduce(torch.ones(n), client=c)
+            pbox.torch.all_reduce(x, client=c)
+            self.assertEqual(x.tolist(), [1.0] * 5)
+
     def test_workers_that_reduce_other_tensors(self):
         """An error for all, by both sizes; and then it works again."""
         one, two, half = torch.ones(3), torch.ones(4), torch.ones(3, dtype=torch.bfloat16)

@@ -9,7 +9,7 @@ import torch
 
 from .. import _buffers
 from ..client import Client, Operation, Table, Tensor, check_op
-from ..errors import PBoxInvalid, PBoxMismatch
+from ..errors import PBoxInvalid, PBoxMemoryError, PBoxMismatch, PBoxRefused
 from . import _apart, _device, _ranks
 from ._model import digest
 from ._session import Session, between_rounds, connect, current, keeps_pace, plain_op
@@ -123,6 +123,15 @@ class _Staged:
         self._ended = True
 
 
+def _declare(session: Session, op: str, wire_op: str, fmt: str, sizes: Sequence[int], timeout: Optional[float]) -> Table:
+    try:
+        return session.client.declare([Tensor(f"all_reduce '{op}', {i}: {n} elements", n) for i, n in enumerate(sizes)],
+                                      op=wire_op, push=fmt, pull=fmt, timeout=timeout)
+    except (PBoxMemoryError, PBoxRefused, PBoxInvalid) as e:
+        raise type(e)(f"all_reduce() of a new combination of sizes, dtype and op, after {len(session.tables)} others: each has a table on the box until the job "
+                      f"ends. Pad or flatten the tensors to a few sizes that come again, or raise 'memory' of the job ({e})") from None
+
+
 def _begin(session: Session, by_format: dict, keys: List[Key], op: str, wire_op: str, device: Any, timeout: Optional[float]) -> List[Any]:
     if any(key not in session.tables for key in keys):
         _agree(session, keys, timeout)
@@ -131,9 +140,7 @@ def _begin(session: Session, by_format: dict, keys: List[Key], op: str, wire_op:
         _, fmt, sizes = key
         table = session.tables.get(key)
         if table is None:
-            table = session.tables[key] = session.client.declare(
-                [Tensor(f"all_reduce '{op}', {i}: {n} elements", n) for i, n in enumerate(sizes)],
-                op=wire_op, push=fmt, pull=fmt, timeout=timeout)
+            table = session.tables[key] = _declare(session, op, wire_op, fmt, sizes, timeout)
         operations.append(table.pushpull(by_format[fmt]) if device is None else
                           _Staged(session, device, table, by_format[fmt]))
     return operations

@@ -468,6 +468,8 @@ void registrar_build_tables(struct pbox_registrar *r, struct pbox_job *job);
 
 /* registrar_table_end.c */
 void registrar_forget_tables(struct pbox_job *job, unsigned worker);
+bool registrar_number_returns(const struct pbox_registrar *r, const struct pbox_job *job,
+	const struct pbox_job_table *jt);
 void registrar_failure_heard(const struct pbox_registrar *r, struct pbox_job *job,
 	struct pbox_job_table *jt, uint16_t worker);
 void registrar_forgive_tables(struct pbox_job *job);

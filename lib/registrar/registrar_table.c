@@ -222,10 +222,10 @@ take_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_j
 	registrar_restore_epoch(jt, &f->hdr, m.flags);
 	job->resumed |= (m.flags & PBOX_DECLARE_RESTORE) != 0;
 	code = take_page(jt, f->hdr.worker, &m, &cur, &err);
-	if (code == PBOX_E_MISMATCH && jt->failed && jt->failed_by == PBOX_NO_WORKER &&
-		mb->declared == m.table) {
-		pbox_job_table_forget(jt,
-			f->hdr.worker); /* asked again: others are yet to hear of the one that failed */
+	if (code == PBOX_E_MISMATCH && mb->declared == m.table &&
+		registrar_number_returns(r, job, jt)) {
+		/* the worker repeats it: others are yet to hear of the one that failed */
+		pbox_job_table_forget(jt, f->hdr.worker);
 		return;
 	}
 	if (code != 0) {

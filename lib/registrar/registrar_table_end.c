@@ -39,9 +39,18 @@ drop_last(struct pbox_job *job)
 }
 
 /*
- * R5.4: the worker has the error of a table that the box could not build, and may declare another one of that number once all
- * that declared it have the error. With several boxes the others may have built it: it stays.
+ * R5.4: it could not be built, and another one may have its number once all that declared it have the error. What failed while it was
+ * loaded has its memory until the job ends, and with several boxes the others may have built it.
  */
+bool
+registrar_number_returns(
+	const struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_job_table *jt)
+{
+	return jt->failed && !jt->built && jt->failed_by == PBOX_NO_WORKER &&
+	       jt->fixed.table + 1 == job->n_tables && r->conf.boxes.boxes <= 1;
+}
+
+/* The worker has the error. */
 void
 registrar_failure_heard(const struct pbox_registrar *r, struct pbox_job *job,
 	struct pbox_job_table *jt, uint16_t worker)
@@ -49,8 +58,7 @@ registrar_failure_heard(const struct pbox_registrar *r, struct pbox_job *job,
 	uint32_t table = jt->fixed.table;
 	bool any;
 
-	if (jt->failed_by != PBOX_NO_WORKER || table + 1 != job->n_tables ||
-		r->conf.boxes.boxes > 1)
+	if (!registrar_number_returns(r, job, jt))
 		return;
 	any = pbox_job_table_forget(jt, worker);
 	if (job->member[worker].declared > table)

@@ -41,7 +41,7 @@ def said(model, opt, name):
         h.update(p.detach().numpy().tobytes())
     state = opt.state_dict()["state"]
     steps = {float(s["step"]) for s in state.values() if "step" in s}
-    print(f"digest {name} {h.hexdigest()} steps {sorted(steps)} skipped {opt.skipped_nonfinite}", flush=True)
+    print(f"digest {name} {h.hexdigest()} steps {sorted(steps)} skipped {opt.state_dict()['skipped_nonfinite']}", flush=True)
 
 
 def train(model, opt, name):
@@ -96,6 +96,7 @@ def main():
     p.add_argument("--pause")
     p.add_argument("--plain", action="store_true")  # SGD: a restart of the box loses moments (R10.8)
     p.add_argument("--folder")
+    p.add_argument("--unequal", action="store_true")  # worker 0 alone leaves steps out
     a = p.parse_args()
     if a.command == "torch":
         by_torch()
@@ -106,6 +107,12 @@ def main():
         train_one(model, opt)
         return
     client = pbox.Client(os.environ["PBOX_BOX"], a.job, os.environ["PBOX_SECRET"], RANK, a.workers, slots=SLOTS, timeout=60)
+    if a.unequal:
+        try:
+            pbox.torch.SGD(model.parameters(), 0.01, client=client, slots=SLOTS, max_norm=MAX_NORM, skip_nonfinite=RANK == 0, declare_timeout=10)
+        except (pbox.PBoxMismatch, pbox.PBoxDeadline) as e:
+            print(f"refused {type(e).__name__} {e}", flush=True)
+        return
     opt = (pbox.torch.SGD if a.plain else pbox.torch.AdamW)(model.parameters(), 0.01, client=client, slots=SLOTS, max_norm=MAX_NORM, skip_nonfinite=True)
     if a.pause and RANK == a.workers - 1:
         pauses(opt, a.pause, a.folder)

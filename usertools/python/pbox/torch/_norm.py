@@ -8,12 +8,14 @@ round, and pull: the first pull of a fragment makes its step, of coefficient x s
 
 import math
 import struct
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Dict, Optional, Sequence
 
+from .. import _checks
 from ..client import Operation, Table
 from ..errors import PBoxInvalid, PBoxLost, PBoxMismatch, PBoxRefused
 
 SKIP = -1.0  # the coefficient of a step that is left out
+_LEAST, _LARGEST = 2.0 ** -126, 2.0 ** 127  # of max_norm: what the box has in fp32, and its squares
 _MOST = 64  # restarts of the box in one round, before it is an error
 
 
@@ -107,10 +109,80 @@ class Phases:
         return True
 
 
+class Clipping:
+    """What an optimiser says of its rounds in two phases."""
+
+    _phases: Optional[Phases] = None
+
+    @property
+    def max_norm(self) -> Optional[float]:
+        """As the constructor got it."""
+        return None if self._phases is None else self._phases.max_norm or None
+
+    @max_norm.setter
+    def max_norm(self, value: Any) -> None:
+        raise PBoxInvalid(f"max_norm = {value}: it is fixed when the optimiser is made, as all workers need the same in each round. {_ANEW}")
+
+    @property
+    def skip_nonfinite(self) -> bool:
+        """As the constructor got it."""
+        return self._phases is not None and self._phases.skip_nonfinite
+
+    @skip_nonfinite.setter
+    def skip_nonfinite(self, value: Any) -> None:
+        raise PBoxInvalid(f"skip_nonfinite = {value}: it is fixed when the optimiser is made, as all workers need the same in each round. {_ANEW}")
+
+    @property
+    def grad_norm(self) -> float:
+        """With max_norm or skip_nonfinite: the norm of the gradient of the last step, before it was clipped; inf where the step was left out. NaN: not
+        known, as there was no step, or the box was restarted within it."""
+        if self._phases is None:
+            raise PBoxInvalid("grad_norm is for max_norm= or skip_nonfinite=: without, the box makes the step before anybody knows the norm")
+        return self._phases.norm
+
+    @property
+    def skipped_nonfinite(self) -> int:
+        """Steps that all workers have left out so far, as the gradient was not finite (skip_nonfinite); state_dict() has it."""
+        return 0 if self._phases is None else self._phases.skipped
+
+    def _save_skipped(self, state: Dict[str, Any]) -> None:
+        if self._phases is not None:
+            state["skipped_nonfinite"] = self._phases.skipped
+
+    def _load_skipped(self, state: Dict[str, Any]) -> None:
+        """Of an optimiser without, or of an earlier release: 0."""
+        if self._phases is not None:
+            self._phases.skipped = _checks.whole(state.get("skipped_nonfinite", 0), "skipped_nonfinite of the state", _checks.U32)
+
+
+_ANEW = "To change it, save state_dict(), close() the optimiser at all workers, make one with the new value, and load the state"
+
+
+def number(max_norm: Any) -> Optional[float]:
+    """What max_norm= may be."""
+    if max_norm is None:
+        return None
+    allowed = f"needed is a number from {_LEAST:.2g} to {_LARGEST:.2g}, or None (off)"
+    try:
+        x = _checks.real(max_norm, "max_norm")
+    except PBoxInvalid:
+        raise PBoxInvalid(f"max_norm is {max_norm!r:.80}: {allowed}") from None
+    if not _LEAST <= x <= _LARGEST:
+        raise PBoxInvalid(f"max_norm is {x:g}: {allowed}")
+    return x
+
+
+def check_groups(groups: Sequence[Dict[str, Any]]) -> None:
+    """The norm is that of all groups, so a group has no value of its own."""
+    for g, group in enumerate(groups):
+        for name in ("max_norm", "skip_nonfinite"):
+            if name in group:
+                raise PBoxInvalid(f"param_groups[{g}] has {name}={group[name]!r:.80}, which nothing would look at: it is one value for all groups, an argument of the "
+                                  f"constructor. Remove it from the group. {_ANEW}")
+
+
 def check(max_norm: Any, skip_nonfinite: bool, policy: str, on_host: bool) -> None:
     """What cannot be clipped on the box is refused by name."""
-    if max_norm is not None and not 0 < max_norm < math.inf:
-        raise PBoxInvalid(f"max_norm is {max_norm}: needed is a number above 0, or None (off)")
     what = "max_norm=" if max_norm is not None else "skip_nonfinite="
     if policy != "wait":
         raise PBoxInvalid(f"{what} and policy={policy!r}: rounds in two phases are for policy='wait' so far")

@@ -44,7 +44,7 @@ _LOOK_FIRST, _LOOK_EVERY, _LOOK_PARTS = 4, 64, 64
 _LOOK_LEAST = 4096  # elements of a piece: reading fewer costs as much
 
 
-class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
+class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
     """What SGD, Adam and AdamW share; use those.
 
     params             as for torch.optim: parameters or groups of them. float32, on the CPU or all on one GPU,
@@ -136,6 +136,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         self._base: Dict[int, int] = {}
         if not 0 <= _checks.real(clip_value, "clip_value") < math.inf:
             raise PBoxInvalid(f"clip_value is {clip_value}: needed is 0 (off) or more")
+        max_norm = _norm.number(max_norm)
         defaults = dict(defaults, clip_value=clip_value)
         super().__init__(params, defaults)
         # steps that all leave out have a round of the agreement, and none of the parameters: a checkpoint has both
@@ -151,7 +152,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         if steal and ahead:
             raise PBoxInvalid("steal=True goes without ahead=: who steals a slot would need the parameters of a round before")
         self.local_clip = local_clip
-        self._phases: Optional[_norm.Phases] = None
+        self._skips = bool(skip_nonfinite)
         phases = max_norm is not None or skip_nonfinite
         self._model: Optional[ModelState] = None
         specs = self._list_parameters()
@@ -183,7 +184,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             except PBoxMismatch as e:
                 raise _model.explained(e)
             if phases:
-                self._phases = _norm.Phases(self.table, max_norm, skip_nonfinite)
+                self._phases = _norm.Phases(self.table, max_norm, self._skips)
             # with policy shrink workers come back between steps: they cannot be compared
             alone = self.client.workers == 1 or self.client.policy in ("shrink", "reassign")
             self._agreement = Alone() if alone else \
@@ -349,6 +350,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         if len(self.param_groups) > _lib.MAX_GROUPS:
             raise PBoxInvalid(f"{len(self.param_groups)} parameter groups: the box has {_lib.MAX_GROUPS} for an optimiser; put parameters "
                               "with the same hyper-parameters into one, or make several optimisers")
+        _norm.check_groups(self.param_groups)
         for g, group in enumerate(self.param_groups):
             self._check_group(g, group)
             for i, p, order in _layout.trained(g, group, self._left_out, "optimisers on the box work in float32 (for fewer bytes on the "
@@ -357,7 +359,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                 self._group_of.append(g)
                 self._order.append(order)
                 # workers that differ in it must not meet: a declaration has it in its names
-                early = f", {self._quarters} of {QUARTERS} slots ahead" if self._quarters else ", sent early" if self._sends_early else ""
+                early = f", {self._quarters} of {QUARTERS} slots ahead" if self._quarters else ", sent early" if self._sends_early else \
+                    ", skip_nonfinite" if self._skips else ""
                 specs.append(Tensor(f"group {g} parameter {i} {_layout.label(order)}"
                                     f"{tuple(p.shape)}{early}", p.numel(), g))
         self._device = _device.of(self._all, lambda i: specs[i].name)
@@ -436,19 +439,6 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         """Number of the next step's round: `first_round` of who goes on from a checkpoint that is
         taken now. (In the upper 32 bits it has the number of steps that all have left out.)"""
         return self.table.next_round + (self.skipped << 32)
-
-    @property
-    def grad_norm(self) -> float:
-        """With max_norm or skip_nonfinite: the norm of the gradient of the last step, before it was clipped; inf where the step was left out. NaN: not
-        known, as there was no step, or the box was restarted within it."""
-        if self._phases is None:
-            raise PBoxInvalid("grad_norm is for max_norm= or skip_nonfinite=: without, the box makes the step before anybody knows the norm")
-        return self._phases.norm
-
-    @property
-    def skipped_nonfinite(self) -> int:
-        """Steps that all workers have left out so far, as the gradient was not finite (skip_nonfinite)."""
-        return 0 if self._phases is None else self._phases.skipped
 
     @property
     def shares(self) -> int:
@@ -954,6 +944,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             self._model.first_step()
         if self._todo:
             raise PBoxInvalid("the last step has not ended: call wait(), or give up")
+        _norm.check_groups(self.param_groups)
         if (samples is not None) != (self._op in _SAMPLED):
             raise PBoxInvalid(
                 f"op is '{self._op}': step(samples=n) belongs to {' and '.join(_SAMPLED)}")
@@ -1249,6 +1240,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             state = super().state_dict()
             if self._slots is not None:
                 state["pbox"] = self._slots.state_dict()
+            self._save_skipped(state)
             return state
         finally:
             for p in fetched:
@@ -1263,6 +1255,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         super().load_state_dict(state_dict)
         if not self._declared:
             return  # a copy
+        self._load_skipped(state_dict)
         for g, group in enumerate(self.param_groups):
             self._check_group(g, group)
         if not self._resumed and not self._is_newcomer:

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import torch
 
 from ._blocks import Compressed, sent
-from ._norm import SKIP, coefficient
+from ._norm import SKIP, coefficient, number
 from ._slots import Slots, SlotTraining
 from ._stale import Stale, quarters_of
 
@@ -143,7 +143,7 @@ class Reference(SlotTraining, torch.optim.Optimizer):
         defaults.update(hyper)
         super().__init__(params, defaults)
         self.kind = kind
-        self.max_norm, self.skip_nonfinite = max_norm, skip_nonfinite
+        self.max_norm, self.skip_nonfinite = number(max_norm), skip_nonfinite
         self.grad_norm, self.skipped_nonfinite = math.nan, 0
         self._steps = 0
         self._op = op

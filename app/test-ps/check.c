@@ -14,7 +14,8 @@
  * workers far apart), so their sample counts differ too: worker w says w + 1, and the result their
  * sum.
  *
- * With an optimiser the parameters are kept beside, and get one step for each fragment and round.
+ * With an optimiser the parameters are kept beside, and get one step for each fragment and round. In formats of blocks there are
+ * residuals, too: blocks.c.
  */
 
 #include <errno.h>
@@ -48,7 +49,7 @@ make_patterns(struct data *d, uint32_t n)
 	for (unsigned i = 0; i < PATTERNS; i++) {
 		for (uint32_t k = 0; k < n; k++)
 			x[k] = (float)pbox_random_unit(&r) - 0.5f;
-		pbox_reduce_scalar.pack(d->pattern[i], d->push, x, n);
+		pbox_reduce_scalar.pack(d->pattern[i], d->made, x, n);
 	}
 }
 
@@ -87,9 +88,10 @@ data_make(struct data *d, const struct plan *p, const struct testps_load *load, 
 		.workers = load->workers,
 		.push = load->push,
 		.pull = reflected ? load->push : load->pull,
+		.made = pbox_format_is_block(load->push) ? PBOX_FMT_FP32 : load->push,
 		.optimiser = load->optimiser,
 		.reflected = reflected};
-	wire = pbox_payload_bytes(d->push, n);
+	wire = pbox_payload_bytes(d->made, n);
 	if (wire < pbox_payload_bytes(d->pull, n))
 		wire = pbox_payload_bytes(d->pull, n);
 	wire = padded(wire);
@@ -114,6 +116,10 @@ data_make(struct data *d, const struct plan *p, const struct testps_load *load, 
 		d->sum[i] = (float *)(void *)(d->memory + at);
 	d->init = (float *)(void *)(d->memory + at);
 	make_patterns(d, n);
+	if (d->made != d->push) { /* what is sent, and what comes back, is that of blocks.c */
+		d->auth = auth;
+		return 0;
+	}
 	if (make_sums(d, n) != 0) {
 		data_free(d);
 		return pbox_fail(err, ENOMEM, "no memory for the reference sums");

@@ -71,6 +71,8 @@ struct pbox_conf *testps_options_load(
 int testps_load_of(struct testps_load *l, const struct testps_options *o, struct pbox_error *err);
 /** One word each; 0 or -EINVAL, with what would be right in @p err. */
 int testps_dtype(struct testps_load *l, const char *text, struct pbox_error *err);
+/** Do data type and optimiser go together? 0 or -EINVAL. */
+int testps_blocks_check(const struct testps_load *l, struct pbox_error *err);
 int testps_percent(double *share, const char *text, struct pbox_error *err);
 int testps_straggler(struct testps_load *l, const char *text, struct pbox_error *err);
 /** Is there such a worker? 0 or -EINVAL. */

@@ -45,7 +45,7 @@ load_format_of(const char *name, size_t n)
 {
 	int f = pbox_number(pbox_format_name, name, n);
 
-	return f >= 0 && pbox_format_size((unsigned)f) > 0 ? f : -1;
+	return f >= 0 && pbox_format_wide((unsigned)f) > 0 ? f : -1;
 }
 
 int
@@ -57,12 +57,26 @@ testps_dtype(struct testps_load *l, const char *text, struct pbox_error *err)
 
 	if (push < 0 || pull < 0)
 		return pbox_fail(err, EINVAL,
-			"dtype %s: one of fp32" PBOX_FORMATS_16(
+			"dtype %s: one of fp32" PBOX_FORMATS_16(TESTPS_LIST) PBOX_FORMATS_BLOCK(
 				TESTPS_LIST) ", or two of them for push and pull: bf16,fp32",
 			text);
+	if (push != pull &&
+		(pbox_format_is_block((unsigned)push) || pbox_format_is_block((unsigned)pull)))
+		return pbox_fail(
+			err, EINVAL, "dtype %s: formats of blocks go both ways: give one", text);
 	l->push = (uint8_t)push;
 	l->pull = (uint8_t)pull;
 	return 0;
+}
+
+int
+testps_blocks_check(const struct testps_load *l, struct pbox_error *err)
+{
+	if (!pbox_format_is_block(l->push) || l->optimiser == PBOX_OPT_NONE)
+		return 0;
+	return pbox_fail(err, EINVAL,
+		"dtype %s with optimiser %s: tables in it only sum: leave one of them out",
+		pbox_format_name(l->push), pbox_optimiser_name(l->optimiser));
 }
 
 int
@@ -190,6 +204,8 @@ testps_load_of(struct testps_load *l, const struct testps_options *o, struct pbo
 		return pbox_fail(err, EINVAL, "--fragment %u: a multiple of 64", o->fragment);
 	ret = testps_dtype(l, o->dtype, err);
 	if (ret == 0)
+		ret = testps_blocks_check(l, err);
+	if (ret == 0)
 		ret = testps_percent(&l->loss, o->loss, err);
 	if (ret == 0)
 		ret = testps_straggler(l, o->straggler, err);
@@ -243,7 +259,8 @@ check(const struct testps_options *o, struct pbox_error *err)
 	return testps_numbers(o->sweep_workers, numbers, 16, err) < 0 ? -EINVAL : 0;
 }
 
-/* pbox-perf's --time is --duration here, and a number alone means seconds in both: the words for the parser; how many. */
+/* pbox-perf's --time is --duration here, and a number alone means seconds in both; its --format is --dtype: the words for the parser;
+ * how many. */
 static int
 words_of_perf(int argc, char *const argv[], char *out[], struct pbox_error *err)
 {
@@ -255,7 +272,8 @@ words_of_perf(int argc, char *const argv[], char *out[], struct pbox_error *err)
 	for (int i = 0; i < argc; i++, n++) {
 		size_t name = strcspn(argv[i], "=");
 		const char *value = argv[i][name] == '=' ? argv[i] + name + 1 : NULL;
-		bool is_ours = (name == 6 && strncmp(argv[i], "--time", name) == 0) ||
+		bool format = name == 8 && strncmp(argv[i], "--format", name) == 0;
+		bool is_ours = format || (name == 6 && strncmp(argv[i], "--time", name) == 0) ||
 			       (name == 10 && strncmp(argv[i], "--duration", name) == 0) ||
 			       strcmp(argv[i], "-t") == 0;
 
@@ -264,8 +282,12 @@ words_of_perf(int argc, char *const argv[], char *out[], struct pbox_error *err)
 			continue;
 		if (value == NULL)
 			value = argv[++i];
-		snprintf(text[n], DURATION_LEN, "--duration=%.32s%s", value,
-			*value != '\0' && value[strspn(value, "0123456789")] == '\0' ? "s" : "");
+		if (format)
+			snprintf(text[n], DURATION_LEN, "--dtype=%.32s", value);
+		else
+			snprintf(text[n], DURATION_LEN, "--duration=%.32s%s", value,
+				*value != '\0' && value[strspn(value, "0123456789")] == '\0' ? "s"
+											     : "");
 		out[n] = text[n];
 	}
 	out[n] = NULL;

@@ -130,8 +130,9 @@ make_lane(struct testps *t, unsigned i, unsigned lcore, struct pbox_error *err)
 {
 	int node = (int)rte_lcore_to_socket_id(lcore);
 	struct lane *l = rte_zmalloc_socket("lane", sizeof(*l), 64, node);
-	/* a box in this process holds packets: these are copies then */
-	unsigned frames = t->copy ? FRAMES + COPY_FRAMES : FRAMES, heads;
+	/* a box in this process holds packets: these are copies then. In formats of blocks they are copies, too, and a device holds them
+	 * until it sends again */
+	unsigned frames = FRAMES + (t->copy ? COPY_FRAMES : t->port[0].n_txd * t->n_ports), heads;
 	uint32_t room = 0;
 	char name[32];
 
@@ -232,7 +233,9 @@ payloads_of(struct testps *t, struct lane *l, struct pbox_error *err)
 int
 ports_payloads(struct testps *t, struct pbox_error *err)
 {
-	for (unsigned i = 0; i < t->lanes && !t->copy; i++) {
+	bool shared = !t->copy && t->data.made == t->data.push;
+
+	for (unsigned i = 0; i < t->lanes && shared; i++) {
 		int ret = payloads_of(t, t->lane[i], err);
 
 		if (ret != 0)

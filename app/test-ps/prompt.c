@@ -400,7 +400,8 @@ SET(window, "window", "frames in flight, of a worker at an endpoint" LATER, "FRA
 #define OR(symbol, number, name, ...)   "|" #name
 #define NEXT(symbol, number, name, ...) "#" #name
 SET(dtype, "dtype", "of what is pushed, and of what comes back" LATER,
-	"fp32" PBOX_FORMATS_16(OR) "[,fp32" PBOX_FORMATS_16(OR) "]", "fp32" PBOX_FORMATS_16(NEXT));
+	"fp32" PBOX_FORMATS_16(OR) "[,fp32" PBOX_FORMATS_16(OR) "]" PBOX_FORMATS_BLOCK(OR),
+	"fp32" PBOX_FORMATS_16(NEXT) PBOX_FORMATS_BLOCK(NEXT));
 SET(optimiser, "optimiser#optimizer", "on the box; none: all-reduce" LATER,
 	"none" PBOX_OPTIMISERS(OR), "none" PBOX_OPTIMISERS(NEXT));
 SET(loss, "loss", "frames thrown away, each way, at once", "PERCENT", NULL);

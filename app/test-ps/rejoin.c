@@ -102,11 +102,17 @@ rejoin_join(struct testps *t, struct pbox_error *err)
 int
 session_rejoin(struct testps *t, struct pbox_error *err)
 {
-	bool running[TESTPS_CORES_MAX];
+	bool running[TESTPS_CORES_MAX] = {false};
+	bool blocks = pbox_format_is_block(t->now.push);
 	uint64_t began = testps_now(t);
-	int ret = rejoin_forget(t, running, err);
+	int ret =
+		blocks ? pbox_fail(err, ENOTSUP,
+				 "the sessions are gone, and with them what the box had left over of its sums in %s: results after that cannot be checked; start again",
+				 pbox_format_name(t->now.push))
+		       : rejoin_forget(t, running, err);
 
-	printf("the sessions are gone: joining again\n");
+	if (!blocks)
+		printf("the sessions are gone: joining again\n");
 	if (ret == 0)
 		ret = rejoin_join(t, err);
 	for (unsigned i = 0; i < t->lanes; i++) {

@@ -191,7 +191,13 @@ expected(struct lane *l, unsigned worker, const uint8_t *head, const uint8_t *pa
 		return false;
 	}
 	r->length = pbox_ld16(head + PBOX_AT_LENGTH);
-	if (r->length != pbox_payload_bytes(t->data.pull, t->plan.f[r->a.i].elements)) {
+	if (head[PBOX_AT_FORMAT] != t->data.pull ||
+		r->length != pbox_payload_bytes(t->data.pull, t->plan.f[r->a.i].elements)) {
+		if (l->stats[LS_WRONG] == 0)
+			snprintf(l->err.text, sizeof(l->err.text),
+				"worker %u, round %u, fragment %u of chunk %u: %u bytes of format %u",
+				worker, round, pbox_ld16(head + PBOX_AT_FRAG),
+				pbox_ld32(head + PBOX_AT_CHUNK), r->length, head[PBOX_AT_FORMAT]);
 		lane_count(l, LS_WRONG, 1);
 		return false;
 	}
@@ -201,7 +207,11 @@ expected(struct lane *l, unsigned worker, const uint8_t *head, const uint8_t *pa
 	r->ce = ce;
 	r->intact = false;
 	if (!t->opt.no_check) {
-		data_want(&t->data, &l->reference, &t->plan, r->a.i, round, worker, &r->want);
+		if (l->blocks != NULL)
+			blocks_want(l->blocks, r->a.i, round, worker, &r->want);
+		else
+			data_want(
+				&t->data, &l->reference, &t->plan, r->a.i, round, worker, &r->want);
 		r->intact = pbox_frame_verify(head + PBOX_HDR_LEN, r->want.crc);
 	}
 	return true;

@@ -90,18 +90,35 @@ tagged_payload(struct lane *l, struct rte_mbuf *m, struct rte_mbuf *shared, cons
 	return true;
 }
 
+/* What a worker sends; @p at: which packet has it (lane.payload), but in formats of blocks. */
+static inline struct wanted
+own_payload(const struct lane *l, unsigned worker, uint32_t i, uint32_t round, unsigned *at)
+{
+	const struct data *d = &l->t->data;
+	unsigned pattern = (data_seed(round, i) + worker) % PATTERNS;
+	struct wanted own;
+
+	*at = l->t->plan.f[i].length * PATTERNS + pattern;
+	if (l->blocks == NULL)
+		return (struct wanted){
+			d->pattern[pattern], d->pattern_digest[*at], d->pattern_crc[*at], pattern};
+	blocks_payload(l->blocks, i, round, worker, &own);
+	return own;
+}
+
 struct rte_mbuf *
 rounds_contribution(struct lane *l, unsigned worker, uint32_t i, uint32_t round, unsigned flags)
 {
 	const struct testps *t = l->t;
 	const struct plan *p = &t->plan;
 	const struct fragment *f = &p->f[i];
-	unsigned pattern = (data_seed(round, i) + worker) % PATTERNS;
-	unsigned at = f->length * PATTERNS + pattern;
+	bool copy = t->copy || l->blocks != NULL;
+	unsigned at;
+	const struct wanted own = own_payload(l, worker, i, round, &at);
 	const struct pbox_push_rounds push = {
 		.round = round, .from = round - 1, .samples = worker + 1};
 	struct pbox_hdr h = rounds_header(l, worker, f, PBOX_PUSHPULL, round);
-	struct rte_mbuf *m = t->copy ? lane_packet(l, l->frames) : lane_head(l);
+	struct rte_mbuf *m = copy ? lane_packet(l, l->frames) : lane_head(l);
 	unsigned len = tag_of(l);
 	uint8_t *b, tag[PBOX_TAG_LEN];
 
@@ -110,16 +127,16 @@ rounds_contribution(struct lane *l, unsigned worker, uint32_t i, uint32_t round,
 	h.flags = (uint16_t)(PBOX_F_LAST | flags | (len > 0 ? PBOX_F_AUTH : 0));
 	h.length = (uint16_t)pbox_payload_bytes(t->data.push, f->elements);
 	h.format = t->data.push;
+	h.fmt_arg = (uint8_t)pbox_format_arg(t->data.push);
 	pbox_push_rounds_put(&h, &push);
 	b = rte_pktmbuf_mtod(m, uint8_t *);
 	pbox_net_udp_header(&t->data_to[worker * p->endpoints + f->endpoint], b,
 		(uint16_t)(PBOX_HDR_LEN + h.length + len), l->ip_id++);
-	pbox_frame_encode(b + PBOX_NET_HEADERS_LEN, &h, t->data.pattern_crc[at]);
+	pbox_frame_encode(b + PBOX_NET_HEADERS_LEN, &h, own.crc);
 	if (len > 0)
-		pbox_auth_tag(t->keys[worker].worker, b + PBOX_NET_HEADERS_LEN,
-			t->data.pattern_digest[at], tag);
-	if (t->copy) {
-		memcpy(b + FRAME_HEADERS, t->data.pattern[pattern], h.length);
+		pbox_auth_tag(t->keys[worker].worker, b + PBOX_NET_HEADERS_LEN, own.digest, tag);
+	if (copy) {
+		memcpy(b + FRAME_HEADERS, own.payload, h.length);
 		memcpy(b + FRAME_HEADERS + h.length, tag, len);
 		m->data_len = (uint16_t)(FRAME_HEADERS + h.length + len);
 	} else if (len > 0) {
@@ -388,6 +405,10 @@ rounds_make(struct lane *l, struct pbox_error *err)
 	l->round_of = zeroed(l->workers, sizeof(*l->round_of), &good);
 	l->start_us = zeroed(l->workers, sizeof(*l->start_us), &good);
 	l->slowest_us = zeroed(l->workers, sizeof(*l->slowest_us), &good);
+	if (good && t->data.made != t->data.push) {
+		l->blocks = blocks_make(&t->data, &t->plan);
+		good = l->blocks != NULL;
+	}
 	if (!good ||
 		(!t->opt.no_check && reference_make(&l->reference, &t->data, &t->plan, err) != 0)) {
 		rounds_free(l);
@@ -425,6 +446,8 @@ rounds_free(struct lane *l)
 	free(l->start_us);
 	free(l->slowest_us);
 	reference_free(&l->reference);
+	blocks_free(l->blocks, &l->t->plan);
+	l->blocks = NULL;
 	l->stream = NULL;
 	l->flight = NULL;
 	l->start_us = NULL;

@@ -89,8 +89,8 @@ fragment_line(const struct testps *t)
 {
 	const struct testps_load *l = &t->now;
 	unsigned wanted = l->fragment + PBOX_MTU_OVERHEAD + (t->session.tags ? PBOX_TAG_LEN : 0);
-	size_t push = pbox_payload_bytes(l->push, t->plan.frag_elements);
-	size_t used = RTE_MAX(push, pbox_payload_bytes(l->pull, t->plan.frag_elements));
+	size_t wide = RTE_MAX(pbox_format_wide(l->push), pbox_format_wide(l->pull));
+	size_t used = wide * t->plan.frag_elements; /* R5.8 */
 
 	if (used < l->fragment && !t->opt.reflected)
 		printf("fragments of %zu bytes, not of %u: these would need an MTU of %u, and the box has %u\n",

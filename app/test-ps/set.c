@@ -103,10 +103,14 @@ run_set(struct testps *t, struct testps_load *l, const char *what, const char *t
 		return set_fragment(t, l, text, err);
 	if (strcmp(what, "model") == 0)
 		return set_model(l, text, err);
-	if (strcmp(what, "dtype") == 0)
-		return testps_dtype(l, text, err);
-	if (strcmp(what, "optimiser") == 0 || strcmp(what, "optimizer") == 0)
-		return testps_optimiser(l, text, err);
+	if (strcmp(what, "dtype") == 0) {
+		ret = testps_dtype(l, text, err);
+		return ret == 0 ? testps_blocks_check(l, err) : ret;
+	}
+	if (strcmp(what, "optimiser") == 0 || strcmp(what, "optimizer") == 0) {
+		ret = testps_optimiser(l, text, err);
+		return ret == 0 ? testps_blocks_check(l, err) : ret;
+	}
 	if (strcmp(what, "loss") == 0)
 		ret = testps_percent(&l->loss, text, err);
 	else if (strcmp(what, "straggler") == 0)

@@ -14,6 +14,7 @@
  *     lane.c      the loop of one lcore                   control.c  sessions of lib/worker; declare, map
  *     send.c      what it sends
  *     auth.c      tags of frames                          restore.c  what a new box gets
+ *     blocks.c    formats of blocks: residuals
  *     rounds.c    contributions                           results.c  what comes back
  *     timers.c    losses, windows
  *     session.c   all lanes together: start, stop         rejoin.c   a box that was started again
@@ -52,6 +53,7 @@
 #define TESTPS_HOPS   65 /* the control address, and those of the endpoints */
 #define FRAME_HEADERS (PBOX_NET_HEADERS_LEN + PBOX_HDR_LEN)
 #define PATTERNS      16 /* different payloads; see check.c */
+#define PATTERN_STEP  5  /* from one round to the next */
 #define US_SECOND     UINT64_C(1000000)
 #define NO_LIMIT      UINT32_MAX
 #define LANE_STOCK    32 /* heads */
@@ -131,6 +133,7 @@ struct data {
 	compare_fn *same;
 	unsigned workers;
 	uint8_t push, pull, optimiser;
+	uint8_t made; /**< format of the patterns: push, or fp32 where that is one of blocks (blocks.c) */
 	bool reflected;
 	const struct rte_memzone *zone; /**< of the patterns: devices read them */
 	uint8_t *memory;                /**< of the others */
@@ -181,12 +184,25 @@ void reference_hyper(struct pbox_hyper *h, unsigned optimiser);
 static inline unsigned
 data_seed(uint32_t round, uint32_t f)
 {
-	return (f * 7 + (f >> 4) + round * 5) % PATTERNS;
+	return (f * 7 + (f >> 4) + round * PATTERN_STEP) % PATTERNS;
 }
 
 /** What the result of fragment @p f in @p round must be, for @p worker. */
 void data_want(const struct data *d, struct reference *m, const struct plan *p, uint32_t f,
 	uint32_t round, unsigned worker, struct wanted *out);
+
+/* ---- blocks.c: of a lane; in formats of blocks ------------------------------------------------- */
+
+struct blocks;
+
+/** What the workers of a lane send, and get, from the round after p->round on. @p d and @p p live longer. NULL: no memory. */
+struct blocks *blocks_make(const struct data *d, const struct plan *p);
+void blocks_free(struct blocks *b, const struct plan *p);
+/** The contribution of @p worker to @p round, which is one of the last three that any worker has begun here: payload, CRC, digest. */
+void blocks_payload(
+	struct blocks *b, uint32_t f, uint32_t round, unsigned worker, struct wanted *out);
+/** What its result must be, as data_want. */
+void blocks_want(struct blocks *b, uint32_t f, uint32_t round, unsigned worker, struct wanted *out);
 
 /* ---- counters ------------------------------------------------------------------------------ */
 
@@ -387,6 +403,7 @@ struct lane {
 	uint32_t *slowest_us;
 	struct path path[PBOX_MAX_ENDPOINTS];
 	struct reference reference;
+	struct blocks *blocks; /**< NULL: another format */
 	double tokens;
 	double allowance; /**< at the rate: what each worker may have sent since pace_from; INFINITY */
 	double need;      /**< allowance at which the next stream may send; 0: look */

@@ -95,16 +95,12 @@ static const struct worker_discipline *const discipline_of[] = {
 
 /** What a table in a format of blocks cannot be (R13.6). */
 static int
-declare_check_block(const struct session *s, const struct pbox_client_table *what, bool own_data,
+declare_check_block(const struct session *s, const struct pbox_client_table *what,
 	struct pbox_client_error *err)
 {
 	const struct pbox_worker *w = s->w;
 	const char *format = pbox_format_name(what->push_format);
 
-	if (own_data)
-		return pbox_client_fail(err, PBOX_C_INVALID,
-			"table %u: this program makes frames itself, and has no encoder for format %s: use fp32, bf16 or fp16",
-			w->tables, format);
 	if (!w->conf.keep_copies)
 		return pbox_client_fail(err, PBOX_C_INVALID,
 			"table %u: format %s needs keep_copies: results are decoded into the copies",
@@ -122,7 +118,7 @@ declare_check_block(const struct session *s, const struct pbox_client_table *wha
 
 /** Has the box all that the table needs (R4.10)? */
 static int
-declare_check(const struct session *s, const struct pbox_client_table *what, bool own_data,
+declare_check(const struct session *s, const struct pbox_client_table *what,
 	struct pbox_client_error *err)
 {
 	const struct worker_discipline *discipline = discipline_of[what->discipline];
@@ -132,7 +128,7 @@ declare_check(const struct session *s, const struct pbox_client_table *what, boo
 			 ~s->can;
 
 	if (lacks == 0)
-		return block ? declare_check_block(s, what, own_data, err) : 0;
+		return block ? declare_check_block(s, what, err) : 0;
 	return pbox_client_fail(err, PBOX_C_VERSION,
 		"table %u: the box at %s does not know %s: install the release of this worker's library there",
 		s->w->tables, s->name, pbox_capability_name((unsigned)__builtin_ctz(lacks)));
@@ -144,7 +140,7 @@ declare_begin(struct session *s, struct declaring *g)
 	struct pbox_worker *w = s->w;
 	const struct pbox_client_table *what = g->d->what;
 	const struct worker_discipline *discipline = discipline_of[what->discipline];
-	int rc = declare_check(s, what, g->d->own_data, &g->d->err);
+	int rc = declare_check(s, what, &g->d->err);
 
 	if (rc != 0)
 		return rc;

@@ -201,8 +201,8 @@ enum pbox_worker_declare_state {
  */
 struct pbox_worker_declaration {
 	const struct pbox_client_table *what; /**< checked (pbox_worker_check_table) */
-	/** The host makes the data frames itself (pbox_worker_session). This is its only table: it has no operations here, the
-	 * host frees it (pbox_worker_table_free) and declares it again in each session. */
+	/** The host makes the data frames itself (pbox_worker_session), in formats of blocks codes and residuals (R13.6) as well. This is its
+	 * only table: it has no operations here, the host frees it (pbox_worker_table_free) and declares it again in each session. */
 	bool own_data;
 	bool restores; /**< the box was started again: the host says what it holds (R10.2) */
 	enum pbox_worker_declare_state state;

@@ -249,6 +249,7 @@ lane_takes(const struct frame *f)
 	}
 	h.length = (uint16_t)(p->f[p->chunk_first[f->chunk - p->first_chunk] + f->frag].elements *
 			      sizeof(float));
+	h.format = bed->t.data.pull;
 	pbox_frame_encode(head, &h, 0);
 	rounds_result(l, f->worker, head, NULL, false);
 }

@@ -64,7 +64,11 @@ test_options(void)
 		{BOX "--rxq 2", "queues come in pairs"},
 		{BOX "--rxq 2 --txq 2", "each lcore has a queue pair"},
 		{BOX "--dtype fp8", "one of fp32, bf16, fp16"},
-		{BOX "--dtype fp32,", "one of fp32, bf16, fp16"},
+		{BOX "--dtype fp32,", "one of fp32, bf16, fp16, int8, mxfp4"},
+		{BOX "--dtype int4", "one of fp32, bf16, fp16, int8, mxfp4"},
+		{BOX "--dtype int8,fp32", "both ways"},
+		{BOX "--format fp32,mxfp4", "both ways"},
+		{BOX "--format=int8 --optimiser adam", "dtype int8 with optimiser adam"},
 		{BOX "--loss 91", "per cent"},
 		{BOX "--straggler 3", "3:20ms"},
 		{BOX "--straggler 3:20", "3:20ms"},
@@ -94,6 +98,9 @@ test_options(void)
 	CU_ASSERT(l.workers == 1024 && l.push == PBOX_FMT_BF16 && l.pull == PBOX_FMT_FP32);
 	CU_ASSERT(l.loss == 0.005 && l.straggler == 7 && l.straggler_us == 20000);
 	CU_ASSERT(l.compute_us == 3000 && !l.profile && l.optimiser == PBOX_OPT_ADAMW);
+	CU_ASSERT_FATAL(load(&o, BOX "--format mxfp4 --reflected") == 0);
+	CU_ASSERT_FATAL(testps_load_of(&l, &o, &err) == 0);
+	CU_ASSERT(l.push == PBOX_FMT_MXFP4 && l.pull == PBOX_FMT_MXFP4);
 	CU_ASSERT(load(&o, "--loopback") == 0);
 	CU_ASSERT(load(&o, "--help") == 0);
 }

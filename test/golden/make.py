@@ -6,6 +6,7 @@ version, and this script stays so that a reader sees where they came from."""
 
 import dataclasses
 import json
+import math
 import os
 import struct
 import sys
@@ -14,6 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, os.pardir, "spec"))
 
 import pbox_auth
+import pbox_block
 import pbox_math
 import pbox_proto as proto
 from pbox_proto import Header, TYPE
@@ -68,6 +70,13 @@ class Set:
         exact = pbox_math.unpack(raw, fmt).tobytes()
         return self.add(name, rule, h, raw,
                         {"values": list(struct.unpack(f"<{len(exact) // 4}f", exact))})
+
+
+    def blocks(self, name, h, fmt, n):
+        """R13.5: units with scales of their own, one with a NaN."""
+        values = [math.nan if i == 290 else ((i * 37) % 255 - 127) * 2.0 ** (i // 32 - 4) for i in range(n)]
+        h.format, h.fmt_arg = fmt, proto.BLOCK_ARG[fmt]
+        return self.add(name, "R13.5", h, pbox_block.encode(fmt, values))
 
 
 def as_json(message):
@@ -144,6 +153,10 @@ def data_frames(s):
         s.elements(f"pushpull {name}", "R6.2", data("PUSHPULL", prio=255, **ask), fmt)
         s.elements(f"result {name}", "R6.5",
                    data("RESULT", base=41, aux=4, weight=128, **done), fmt)
+    for name, fmt in proto.BLOCK_FORMATS.items():
+        for n in (1, 33, 128, 300):
+            s.blocks(f"pushpull {name}, {n} elements", data("PUSHPULL", **ask), fmt, n)
+        s.blocks(f"result {name}", data("RESULT", base=41, aux=4, weight=128, **done), fmt, 352)
     full = [i * 0.25 - 44 for i in range(352)]
     s.elements("pushpull of a full fragment", "R5.8", data("PUSHPULL", **ask), 1, full)
     zero = dict(ask, flags=proto.LAST | proto.ZERO)

@@ -68,6 +68,8 @@ def rounds(args):
                 i = int((got.view(torch.int32) != want.view(torch.int32)).nonzero()[0])
                 print("differs", r, "element", i, float(got[i]), float(want[i]), flush=True)
         time.sleep(args.pause)
+        while args.until and r == args.rounds // 2 and not os.path.exists(args.until):
+            time.sleep(0.02)
     client.close()
     print("end", flush=True)
 
@@ -102,6 +104,7 @@ def main():
     p.add_argument("--mtu", type=int, default=9000)
     p.add_argument("--pause", type=float, default=0.0)
     p.add_argument("--timeout", type=float, default=60.0)
+    p.add_argument("--until", default="", help="after half of the rounds: wait until this file is there")
     p.add_argument("--again", action="store_true", help="this process goes on for one that was killed")
     p.add_argument("--no-reference", action="store_true")
     p.add_argument("--ddp", action="store_true")

@@ -253,7 +253,7 @@ class FakeLib:
             for a, b in zip(t.specs, specs):
                 if a != b:
                     return self._fail(
-                        err, -8, f"tensor '{b[0]}' has {b[1]} elements here and {a[1]} there")
+                        err, -8, f"tensor '{b[0]}' has {b[1]} elements here and {a[1]} there, where it is '{a[0]}'")
             if t.key != Table(d, specs).key or len(t.specs) != len(specs):
                 return self._fail(err, -8, "tables differ")
             c.job.declared.setdefault(n, set()).add(c.worker)

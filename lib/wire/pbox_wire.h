@@ -494,7 +494,7 @@ struct pbox_work_ok {
 };
 
 #define PBOX_WORK_MOST    (80 + 4 * PBOX_WORK_RANGES)      /**< bytes */
-#define PBOX_WORK_OK_MOST (112 + 2 * 4 * PBOX_WORK_RANGES) /**< bytes */
+#define PBOX_WORK_OK_MOST (160 + 2 * 4 * PBOX_WORK_RANGES) /**< bytes */
 size_t pbox_work_ask_encode(void *buf, size_t cap, const struct pbox_work_ask *m);
 int pbox_work_ask_decode(const void *buf, size_t len, struct pbox_work_ask *m);
 size_t pbox_work_ok_encode(void *buf, size_t cap, const struct pbox_work_ok *m);

@@ -15,9 +15,8 @@
 #define TASK_LEN    24
 #define TASK_OK_LEN 12
 #define RANGE_LEN   4
-#define OK_MORE     9 /* hyper-parameters before the ranges; those after them came later */
-#define OK_MORE_LEN ((PBOX_WORK_HYPERS - OK_MORE) * 8)
-#define DECIDED_LEN 16 /* and these after them */
+#define HYPER_LEN   32 /* after the ranges, since there are ids above 9 */
+#define DECIDED_LEN 16 /* and after that */
 
 static_assert(sizeof(((struct pbox_work_ask *)0)->range) / sizeof(struct pbox_slot_range) ==
 		      PBOX_RANGE_NODES,
@@ -66,6 +65,22 @@ static const struct pbox_field ok_fields[] = {
 	PBOX_FIELD(pbox_work_ok, hyper[8], 104),
 	{0},
 };
+static const struct pbox_field ok_hyper_fields[] = {
+	PBOX_FIELD(pbox_work_ok, hyper[9], 0),
+	PBOX_FIELD(pbox_work_ok, hyper[10], 8),
+	PBOX_FIELD(pbox_work_ok, hyper[11], 16),
+	PBOX_FIELD(pbox_work_ok, hyper[12], 24),
+	{0},
+};
+static const struct pbox_field ok_decided_fields[] = {
+	PBOX_FIELD(pbox_work_ok, decided, 0),
+	PBOX_FIELD(pbox_work_ok, decision, 8),
+	{0},
+};
+static_assert(PBOX_WORK_HYPERS == 13, "each has a field");
+static_assert(
+	OK_LEN + 2 * PBOX_WORK_RANGES * RANGE_LEN + HYPER_LEN + DECIDED_LEN == PBOX_WORK_OK_MOST,
+	"the longest answer");
 
 static const struct pbox_field task_fields[] = {
 	PBOX_FIELD(pbox_task, table, 0),
@@ -109,25 +124,6 @@ ranges_get(const uint8_t *p, struct pbox_slot_range *r, unsigned n)
 	return 0;
 }
 
-static void
-real_put(uint8_t *p, double x)
-{
-	uint64_t bits;
-
-	memcpy(&bits, &x, sizeof(bits));
-	pbox_st64(p, bits);
-}
-
-static double
-real_get(const uint8_t *p)
-{
-	uint64_t bits = pbox_ld64(p);
-	double x;
-
-	memcpy(&x, &bits, sizeof(x));
-	return x;
-}
-
 size_t
 pbox_work_ask_encode(void *buf, size_t cap, const struct pbox_work_ask *m)
 {
@@ -158,17 +154,14 @@ pbox_work_ok_encode(void *buf, size_t cap, const struct pbox_work_ok *m)
 	uint8_t *p = buf;
 
 	assert(m->ranges <= PBOX_RANGE_NODES && m->next_ranges <= PBOX_RANGE_NODES);
-	if (cap < len + OK_MORE_LEN + DECIDED_LEN)
+	if (cap < len + HYPER_LEN + DECIDED_LEN)
 		return 0;
 	pbox_fields_put(p, OK_LEN, ok_fields, m);
 	ranges_put(p + OK_LEN, m->range, m->ranges);
 	ranges_put(p + OK_LEN + m->ranges * RANGE_LEN, m->next_range, m->next_ranges);
-	for (unsigned i = OK_MORE; i < PBOX_WORK_HYPERS; i++, len += 8)
-		real_put(p + len, m->hyper[i]);
-	pbox_st32(p + len, m->decided);
-	pbox_st32(p + len + 4, 0);
-	real_put(p + len + 8, m->decision);
-	return len + DECIDED_LEN;
+	pbox_fields_put(p + len, HYPER_LEN, ok_hyper_fields, m);
+	pbox_fields_put(p + len + HYPER_LEN, DECIDED_LEN, ok_decided_fields, m);
+	return len + HYPER_LEN + DECIDED_LEN;
 }
 
 int
@@ -183,13 +176,10 @@ pbox_work_ok_decode(const void *buf, size_t len, struct pbox_work_ok *m)
 		len < OK_LEN + ((size_t)m->ranges + m->next_ranges) * RANGE_LEN)
 		return -1;
 	more = OK_LEN + ((size_t)m->ranges + m->next_ranges) * RANGE_LEN;
-	/* an older box ends here, and what it does not have is 0 */
-	for (unsigned i = OK_MORE; i < PBOX_WORK_HYPERS && more + 8 <= len; i++, more += 8)
-		m->hyper[i] = real_get(p + more);
-	if (more + DECIDED_LEN <= len) {
-		m->decided = pbox_ld32(p + more);
-		m->decision = real_get(p + more + 8);
-	}
+	/* an older box ends here, or after the hyper-parameters, and what it does not have is 0 */
+	if (record_decode(p + more, len - more, HYPER_LEN, ok_hyper_fields, m) == 0)
+		record_decode(p + more + HYPER_LEN, len - more - HYPER_LEN, DECIDED_LEN,
+			ok_decided_fields, m);
 	return ranges_get(p + OK_LEN, m->range, m->ranges) == 0
 		       ? ranges_get(
 				 p + OK_LEN + m->ranges * RANGE_LEN, m->next_range, m->next_ranges)

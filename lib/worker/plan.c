@@ -19,6 +19,7 @@ static_assert(sizeof(((struct pbox_worker_question *)0)->payload) >= PBOX_WORK_M
 	"a question with all its ranges");
 static_assert(sizeof(((struct pbox_worker_question *)0)->answer) >= PBOX_WORK_OK_MOST,
 	"an answer with all its ranges");
+static_assert(PBOX_CLIENT_DECISION == PBOX_SET_DECISION, "programs say it as the wire does");
 
 /* ---- how a question ends ------------------------------------------------------------------------ */
 

@@ -316,11 +316,12 @@ pbox_net_udp_origin_sized(struct pbox_net_udp_origin *sized, const struct pbox_n
 	uint16_t payload_len)
 {
 	uint16_t word;
+	uint8_t total[2];
 
+	/* not into its bytes: they are copied in wider pieces at once, and would have to wait for so narrow a store */
+	pbox_net_put_be16(total, (uint16_t)(payload_len + PBOX_NET_UDP_LEN + PBOX_NET_IP_LEN));
+	memcpy(&word, total, 2);
 	*sized = *o;
-	pbox_net_put_be16(sized->bytes + PBOX_NET_ETH_LEN + 2,
-		(uint16_t)(payload_len + PBOX_NET_UDP_LEN + PBOX_NET_IP_LEN));
-	memcpy(&word, sized->bytes + PBOX_NET_ETH_LEN + 2, 2);
 	sized->ip_sum = pbox_net_sum_fold((uint64_t)o->ip_sum + word);
 }
 
@@ -329,8 +330,11 @@ static inline void
 pbox_net_udp_header_sized(const struct pbox_net_udp_origin *sized, void *frame,
 	const struct pbox_net_to *to, uint16_t payload_len, uint16_t ip_id)
 {
-	pbox_net_udp_header_from(
-		sized, frame, to, sized->ip_sum, (uint16_t)(payload_len + PBOX_NET_UDP_LEN), ip_id);
+	uint16_t udp_len = (uint16_t)(payload_len + PBOX_NET_UDP_LEN);
+
+	pbox_net_udp_header_from(sized, frame, to, sized->ip_sum, udp_len, ip_id);
+	pbox_net_put_be16(
+		(uint8_t *)frame + PBOX_NET_ETH_LEN + 2, (uint16_t)(udp_len + PBOX_NET_IP_LEN));
 }
 
 /** Add the UDP checksum to a header written by pbox_net_udp_header(), whose payload of the same

@@ -121,6 +121,7 @@ test_headers(void)
 	struct packet_group g = {.n = 3, .payload = 100, .bytes = 250};
 	struct virtio_net_hdr vnet;
 	uint8_t super[42], piece[42];
+	struct packet_pieces pieces;
 
 	make(0, 9, 100);
 	bytes[0][18] = 0xFF;
@@ -133,7 +134,8 @@ test_headers(void)
 	CU_ASSERT(packet_super_check(super, 42, 292));
 	CU_ASSERT(!packet_super_check(super, 41, 292));
 	CU_ASSERT(!packet_super_check(super, 42, 42));
-	packet_piece_headers(piece, super, 2, 50);
+	packet_pieces_begin(&pieces, super);
+	packet_piece_headers(piece, &pieces, 2, 50);
 	UNIT_EQ_U64(rte_raw_cksum(piece + 14, 20), 0xFFFF);
 	UNIT_EQ_U64(piece[18] << 8 | piece[19], 0); /* 0xFFFE + 2 */
 	UNIT_EQ_U64(piece[16] << 8 | piece[17], 78);

@@ -8,6 +8,7 @@
 #include <rte_ether.h>
 #include <rte_ip.h>
 #include <rte_mbuf.h>
+#include <rte_prefetch.h>
 #include <rte_udp.h>
 
 #include "packet_gso.h"
@@ -15,6 +16,7 @@
 #define SLOTS     64 /* open groups that are found again: 6 bits of a hash */
 #define GROUP_MAX 64 /* datagrams: more gain nothing */
 #define IOVS_MAX  500
+#define AHEAD     4 /* frames whose headers are fetched before they are looked at */
 
 #define IP(headers)  ((struct rte_ipv4_hdr *)(void *)((headers) + RTE_ETHER_HDR_LEN))
 #define UDP(headers) ((struct rte_udp_hdr *)(void *)((headers) + RTE_ETHER_HDR_LEN + 20))
@@ -95,9 +97,14 @@ packet_gather(struct rte_mbuf *const *pkts, unsigned n, struct packet_group *gro
 
 	for (unsigned i = 0; i < n; i++) {
 		const struct rte_mbuf *m = pkts[i];
-		uint16_t payload = payload_of(m);
-		unsigned s = payload > 0 ? packet_gso_entry(m) : 0;
 		struct packet_group *g;
+		uint16_t payload;
+		unsigned s;
+
+		if (i + AHEAD < n)
+			rte_prefetch0(rte_pktmbuf_mtod(pkts[i + AHEAD], const void *));
+		payload = payload_of(m);
+		s = payload > 0 ? packet_gso_entry(m) : 0;
 
 		if (payload > 0 && open[s] > 0) {
 			g = &group[open[s] - 1];
@@ -163,18 +170,43 @@ packet_super_check(const uint8_t *h, uint32_t have, uint32_t bytes)
 	       (load16(h + 20) & RTE_BE16(RTE_IPV4_HDR_MF_FLAG | RTE_IPV4_HDR_OFFSET_MASK)) == 0;
 }
 
+/* One's complement sums do not depend on the order of bytes: words as they lie in memory. */
+static inline uint16_t
+piece_sum_fold(uint32_t sum)
+{
+	sum = (sum & 0xFFFF) + (sum >> 16);
+	return (uint16_t)((sum & 0xFFFF) + (sum >> 16));
+}
+
 void
-packet_piece_headers(uint8_t *to, const uint8_t *super, unsigned i, uint16_t payload)
+packet_pieces_begin(struct packet_pieces *p, const uint8_t *super)
+{
+	struct rte_ipv4_hdr *ip = IP(p->headers);
+
+	memcpy(p->headers, super, PACKET_HEADERS);
+	p->id = rte_be_to_cpu_16(ip->packet_id);
+	ip->packet_id = 0;
+	ip->hdr_checksum = 0;
+	ip->total_length = rte_cpu_to_be_16(20); /* a pseudo header of no bytes */
+	p->udp_sum = pseudo(ip);
+	ip->total_length = 0;
+	p->ip_sum = rte_raw_cksum(ip, sizeof(*ip));
+}
+
+void
+packet_piece_headers(uint8_t *to, const struct packet_pieces *p, unsigned i, uint16_t payload)
 {
 	struct rte_ipv4_hdr *ip = IP(to);
 	struct rte_udp_hdr *udp = UDP(to);
+	rte_be16_t total = rte_cpu_to_be_16((uint16_t)(payload + 28));
+	rte_be16_t length = rte_cpu_to_be_16((uint16_t)(payload + 8));
+	rte_be16_t id = rte_cpu_to_be_16((uint16_t)(p->id + i));
 
-	if (to != super)
-		memcpy(to, super, PACKET_HEADERS);
-	ip->total_length = rte_cpu_to_be_16((uint16_t)(payload + 28));
-	ip->packet_id = rte_cpu_to_be_16((uint16_t)(rte_be_to_cpu_16(IP(super)->packet_id) + i));
-	ip->hdr_checksum = 0;
-	ip->hdr_checksum = rte_ipv4_cksum(ip);
-	udp->dgram_len = rte_cpu_to_be_16((uint16_t)(payload + 8));
-	udp->dgram_cksum = pseudo(ip);
+	/* Sums are made of values: fields that were just written in other widths would have to be waited for. */
+	memcpy(to, p->headers, PACKET_HEADERS);
+	ip->total_length = total;
+	ip->packet_id = id;
+	ip->hdr_checksum = (uint16_t)~piece_sum_fold(p->ip_sum + total + id);
+	udp->dgram_len = length;
+	udp->dgram_cksum = piece_sum_fold(p->udp_sum + length);
 }

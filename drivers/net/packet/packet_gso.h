@@ -58,10 +58,20 @@ void packet_super_headers(uint8_t *to, struct virtio_net_hdr *vnet, const uint8_
 /** Whether a super-frame that begins so is one that we can split. @p bytes: of all of it. */
 bool packet_super_check(const uint8_t *headers, uint32_t have, uint32_t bytes);
 
+/** What the headers of all datagrams of a super-frame have in common. */
+struct packet_pieces {
+	uint8_t headers[PACKET_HEADERS]; /**< of the super-frame */
+	uint16_t id;                     /**< of the first datagram, as a number */
+	uint32_t ip_sum, udp_sum;        /**< of header and pseudo header, without lengths and id */
+};
+
+/** Begin with the headers of a super-frame. */
+void packet_pieces_begin(struct packet_pieces *p, const uint8_t *super);
+
 /**
  * Headers of the @p i th datagram of a super-frame. Its UDP checksum is left unfinished: the sum
  * of the pseudo header, as the kernel leaves it where hardware is to finish it.
  */
-void packet_piece_headers(uint8_t *to, const uint8_t *super, unsigned i, uint16_t payload);
+void packet_piece_headers(uint8_t *to, const struct packet_pieces *p, unsigned i, uint16_t payload);
 
 #endif /* PACKET_GSO_H */

@@ -176,13 +176,14 @@ packet_rx_refuse(const struct packet_rxq *q, const struct tpacket2_hdr *h, uint3
 static void
 finish_pieces(struct packet_rxq *q, struct rte_mbuf **m, unsigned n)
 {
-	const uint8_t *super = rte_pktmbuf_mtod(m[0], const uint8_t *);
+	struct packet_pieces pieces;
 	const struct virtio_net_hdr piece = {.flags = VIRTIO_NET_HDR_F_NEEDS_CSUM,
 		.csum_start = RTE_ETHER_HDR_LEN + 20,
 		.csum_offset = 6};
 
+	packet_pieces_begin(&pieces, rte_pktmbuf_mtod(m[0], const uint8_t *));
 	for (unsigned i = 0; i < n; i++) {
-		packet_piece_headers(rte_pktmbuf_mtod(m[i], uint8_t *), super, i,
+		packet_piece_headers(rte_pktmbuf_mtod(m[i], uint8_t *), &pieces, i,
 			(uint16_t)(m[i]->data_len - PACKET_HEADERS));
 		set_checksum_flags(q, m[i], &piece);
 	}

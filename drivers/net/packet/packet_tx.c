@@ -117,20 +117,19 @@ make_groups(struct packet_txq *q, struct rte_mbuf **pkts, unsigned n)
 	return n;
 }
 
-/* Free what was sent; the others go to the end, in their order. @return how many were sent */
+/* Free what was sent, all together; the others go to the end, in their order. @return how many were sent */
 static uint16_t
 collect(struct packet_txq *q, struct rte_mbuf **pkts, unsigned n)
 {
-	unsigned waiting = n;
+	struct rte_mbuf *done[PACKET_TX_FRAMES];
+	unsigned waiting = n, sent = 0;
 
-	for (unsigned i = n; i-- > 0;) {
-		struct rte_mbuf *m = pkts[i];
-
+	for (unsigned i = n; i-- > 0;)
 		if (q->sent[i])
-			rte_pktmbuf_free(m);
+			done[sent++] = pkts[i];
 		else
-			pkts[--waiting] = m;
-	}
+			pkts[--waiting] = pkts[i];
+	rte_pktmbuf_free_bulk(done, sent);
 	return (uint16_t)waiting;
 }
 

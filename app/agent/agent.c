@@ -438,7 +438,7 @@ agent_judge(struct agent *a, uint64_t now)
 				i, map->box[i].address);
 	for (unsigned i = 0; a->seen && i < a->box.n_jobs; i++)
 		for (unsigned b = 0; b < map->n_boxes; b++)
-			if ((a->box.job[i].out >> b & 1) != 0 &&
+			if (((a->box.job[i].out & ~apply_back(a, &a->box.job[i])) >> b & 1) != 0 &&
 				map->box[b].state == PBOX_FLEET_SERVES)
 				agent_blame(a, BLAME_GONE, true,
 					"has it been started again? Then pbox-ctl scale takes it in",
@@ -490,6 +490,13 @@ agent_step(struct agent *a)
 	now = agent_now();
 	agent_etcd(a, now);
 	now = agent_now();
+	if (a->looked != a->history.serial) {
+		/* which boxes a job goes on without may have changed since the last look: a new map is made so by what is there now */
+		a->looked = a->history.serial;
+		a->box_ns = 0;
+		agent_box(a, now);
+		now = agent_now();
+	}
 	if (a->seen && a->view.has_map && agent_holds(a, now) && a->bad_ns == 0) {
 		apply_map(a);
 		load_step(a);

@@ -194,12 +194,16 @@ struct agent {
 		struct box_job job;
 		uint64_t serial, tried_ns,
 			bad_ns; /* bad_ns: since when it cannot be done; 0: it is done */
+		uint32_t back;  /* boxes that were taken in again with it */
 	} done[AGENT_JOBS];
 	/* Of the first box: jobs whose boxes are compared. */
 	unsigned n_load;
 	struct load_job load[AGENT_JOBS];
 	uint64_t load_ns;
 	uint64_t lost_ns; /* when boxes that are dead are looked at again */
+	/* Bit by box: a person has drained it, so a person's word takes it in again where jobs went on without it. */
+	uint32_t drained;
+	uint64_t looked;  /* history.serial of the map before which the box was looked at */
 	uint64_t applied; /* history.serial of the map that the box has been made to follow */
 	struct agent_finding finding, reported;
 };
@@ -227,6 +231,9 @@ void state_report(struct agent *a, uint64_t now);
 
 /* Make the box do what the map says. */
 void apply_map(struct agent *a);
+/* Boxes that the job goes on without (a bit for each) and that are to be taken in again: a person has drained each of them, which lost nothing, and
+ * has said since that it serves; and it has a lease. */
+uint32_t apply_back(const struct agent *a, const struct box_job *job);
 /* Is it so for this job? @p refused_ns: since when the box refuses it, 0: it does not. */
 bool apply_done(const struct agent *a, const struct box_job *job, uint64_t *refused_ns);
 /* These weights, now; @p moved: chunks. */
@@ -254,6 +261,6 @@ json_t *load_state(const struct agent *a);
 /* ---- command.c ----------------------------------------------------------------------------------- */
 
 /* drain, serve, weigh, balance: a change of the map by a person. Exit status. */
-int command_run(struct etcd *e, const char *fleet, int argc, char **argv);
+int command_run(struct etcd *e, const struct pbox_options *opt, int argc, char **argv);
 
 #endif /* AGENT_H */

@@ -59,12 +59,24 @@ apply_even(const struct agent *a, const char *job)
 	return true;
 }
 
+uint32_t
+apply_back(const struct agent *a, const struct box_job *job)
+{
+	uint32_t back = 0;
+
+	for (unsigned i = 0; i < a->box.n && i < a->view.map.n_boxes; i++)
+		if (a->view.map.box[i].state == PBOX_FLEET_SERVES && a->here_ns[i] != 0)
+			back |= 1u << i;
+	return back & a->drained & job->out;
+}
+
 int
 apply_weights(struct agent *a, const struct box_job *job, const uint32_t *weight, int64_t *moved,
 	struct pbox_error *err)
 {
 	char command[256];
 	size_t n = (size_t)snprintf(command, sizeof(command), "/pbox/weigh,#%u", job->number);
+	uint32_t out = job->out & ~apply_back(a, job);
 	json_t *answer;
 	int ret;
 
@@ -73,7 +85,7 @@ apply_weights(struct agent *a, const struct box_job *job, const uint32_t *weight
 	for (unsigned i = 0; i < a->box.n && n < sizeof(command); i++)
 		/* one that is out comes back when a person has started it again (R16.12) */
 		n += (size_t)snprintf(command + n, sizeof(command) - n, ",%" PRIu32,
-			(job->out >> i & 1) != 0 ? 0 : weight[i]);
+			(out >> i & 1) != 0 ? 0 : weight[i]);
 	ret = box_ask(&a->box, command, &answer, err);
 	*moved = json_integer_value(json_object_get(answer, "chunks"));
 	json_decref(answer);
@@ -115,10 +127,12 @@ static void
 apply_one(struct agent *a, const struct box_job *job, uint64_t now)
 {
 	unsigned i = apply_entry(a, job);
+	uint32_t back = apply_back(a, job);
 	struct pbox_error err = {0};
 	int ret;
 
 	if (a->done[i].serial == a->history.serial && a->done[i].job.tables == job->tables &&
+		(back & ~a->done[i].back) == 0 &&
 		(a->done[i].bad_ns == 0 || now < a->done[i].tried_ns + AGAIN))
 		return;
 	if (job->tables == 0)
@@ -126,6 +140,7 @@ apply_one(struct agent *a, const struct box_job *job, uint64_t now)
 	a->done[i].tried_ns = now;
 	a->done[i].serial = a->history.serial;
 	a->done[i].job.tables = job->tables;
+	a->done[i].back = back;
 	ret = apply_job(a, job, &err);
 	if (ret == 0) {
 		a->done[i].bad_ns = 0;
@@ -149,12 +164,16 @@ apply_lost_job(struct agent *a, struct box_job *job, unsigned box, uint64_t now)
 	snprintf(command, sizeof(command), "/pbox/failover,#%u,%u", job->number, box);
 	ret = box_ask(&a->box, command, &answer, &err);
 	if (ret == 0) {
+		json_int_t chunks = json_integer_value(json_object_get(answer, "chunks"));
+		bool drained = a->view.map.box[box].state == PBOX_FLEET_DRAINED && chunks == 0;
+
 		job->out |= 1u << box;
-		pbox_log(PBOX_LOG_WARN,
-			"box %u has had no lease for %" PRIu64
-			" s: job '%s' goes on without it, %lld of its chunks go to the others",
-			box, (now - a->away_ns[box]) / AGENT_S, job->name,
-			json_integer_value(json_object_get(answer, "chunks")));
+		pbox_log(drained ? PBOX_LOG_INFO : PBOX_LOG_WARN,
+			drained ? "box %u is drained, and has had no lease for %" PRIu64
+				  " s: job '%s' waits for it no more, and loses nothing (%lld chunks were there)"
+				: "box %u has had no lease for %" PRIu64
+				  " s: job '%s' goes on without it, %lld of its chunks go to the others",
+			box, (now - a->away_ns[box]) / AGENT_S, job->name, chunks);
 	} else {
 		pbox_fail(&a->lost, -ret, "job '%s' cannot go on without box %u: %s", job->name,
 			box, err.text);
@@ -162,7 +181,28 @@ apply_lost_job(struct agent *a, struct box_job *job, unsigned box, uint64_t now)
 	json_decref(answer);
 }
 
-/* Boxes that have been dead for so long that jobs go on without them. */
+/* Boxes that a person has drained. One is forgotten when it serves, and no job goes on without it. */
+static void
+apply_drained(struct agent *a)
+{
+	for (unsigned i = 0; i < a->box.n; i++) {
+		bool out = false;
+
+		if (a->view.map.box[i].state == PBOX_FLEET_DRAINED)
+			a->drained |= 1u << i;
+		if (a->view.map.box[i].state != PBOX_FLEET_SERVES || a->here_ns[i] == 0)
+			continue;
+		for (unsigned k = 0; k < a->box.n_jobs; k++)
+			out = out || (a->box.job[k].out >> i & 1) != 0;
+		if (!out)
+			a->drained &= ~(1u << i);
+	}
+}
+
+/*
+ * Boxes that have been dead for so long that jobs go on without them. One that a person has drained as well: it has no chunk, so nothing is lost, but
+ * the next map, SET or worker would wait for it for as long as it is stopped.
+ */
 static void
 apply_lost(struct agent *a, uint64_t now)
 {
@@ -183,14 +223,16 @@ apply_lost(struct agent *a, uint64_t now)
 void
 apply_map(struct agent *a)
 {
+	char difference[PBOX_FLEET_DIFFERENCE];
 	uint64_t now = agent_now();
 	bool all = true;
 
 	/* weights and states go by place: in another order they would be those of other boxes */
 	if (!pbox_fleet_same_list(&a->view.map, AGENT_LIST(a), a->box.n)) {
+		pbox_fleet_list_text(&a->view.map, AGENT_LIST(a), a->box.n, difference);
 		pbox_fail(&a->unable, EINVAL,
-			"the map has %u boxes, the first is %s, and the list of this box is another one: nothing is moved",
-			a->view.map.n_boxes, a->view.map.box[0].address);
+			"%s: nothing is moved before all have the same list (boxes in pbox.conf)",
+			difference);
 		return;
 	}
 	if (a->box.number != 0) {
@@ -199,6 +241,7 @@ apply_map(struct agent *a)
 		return;
 	}
 	PBOX_ASSERT(a->box.n == a->view.map.n_boxes);
+	apply_drained(a);
 	apply_lost(a, now);
 	apply_forget(a);
 	for (unsigned i = 0; i < a->box.n_jobs; i++)

@@ -35,6 +35,29 @@ command_box(
 		"'%.40s' is no number or address of a box: pbox-ctl cluster shows them", text);
 }
 
+/* A person whose list is another one means another box, or one that is none: nothing is changed. */
+static int
+command_list(
+	const struct pbox_fleet_map *map, const struct pbox_options *opt, struct pbox_error *err)
+{
+	uint8_t addr[PBOX_OPTIONS_BOXES][4];
+	char address[PBOX_FLEET_BOXES][PBOX_FLEET_ADDRESS], text[PBOX_FLEET_DIFFERENCE];
+	int n = opt->boxes[0] != '\0' ? pbox_options_boxes(opt->boxes, addr, err) : 0;
+
+	if (n <= 0) /* a host that has no box may command, too */
+		return n;
+	PBOX_ASSERT(n <= PBOX_FLEET_BOXES);
+	for (int i = 0; i < n; i++)
+		snprintf(address[i], sizeof(address[i]), "%u.%u.%u.%u:%u", addr[i][0], addr[i][1],
+			addr[i][2], addr[i][3], opt->control_port);
+	if (pbox_fleet_same_list(map, (const char(*)[PBOX_FLEET_ADDRESS])address, (unsigned)n))
+		return 0;
+	pbox_fleet_list_text(map, (const char(*)[PBOX_FLEET_ADDRESS])address, (unsigned)n, text);
+	return pbox_fail(err, EINVAL,
+		"%s: nothing was changed. Give all boxes the same list (boxes in pbox.conf), or use a configuration with that of the map",
+		text);
+}
+
 static int
 command_change(struct pbox_fleet_map *map, char **argv, struct pbox_error *err)
 {
@@ -53,9 +76,10 @@ command_change(struct pbox_fleet_map *map, char **argv, struct pbox_error *err)
 }
 
 static int
-command_once(struct etcd *e, const char *fleet, char **argv, struct pbox_fleet_map *map,
-	struct pbox_error *err)
+command_once(struct etcd *e, const struct pbox_options *opt, char **argv,
+	struct pbox_fleet_map *map, struct pbox_error *err)
 {
+	const char *fleet = opt->clusters[0].name;
 	static struct pbox_fleet_view view;
 	struct pbox_etcd_compare compare;
 	char key[PBOX_FLEET_KEY];
@@ -67,6 +91,9 @@ command_once(struct etcd *e, const char *fleet, char **argv, struct pbox_fleet_m
 		return pbox_fail(err, ENOENT,
 			"fleet %s has no map yet: it is written when an agent of it runs", fleet);
 	*map = view.map;
+	ret = command_list(map, opt, err);
+	if (ret != 0)
+		return ret;
 	ret = command_change(map, argv, err);
 	if (ret != 0)
 		return ret;
@@ -79,7 +106,7 @@ command_once(struct etcd *e, const char *fleet, char **argv, struct pbox_fleet_m
 }
 
 int
-command_run(struct etcd *e, const char *fleet, int argc, char **argv)
+command_run(struct etcd *e, const struct pbox_options *opt, int argc, char **argv)
 {
 	static struct pbox_fleet_map map;
 	struct pbox_error err = {0};
@@ -93,7 +120,7 @@ command_run(struct etcd *e, const char *fleet, int argc, char **argv)
 		return 2;
 	}
 	for (unsigned i = 0; i < TRIES && ret == -EBUSY; i++)
-		ret = command_once(e, fleet, argv, &map, &err);
+		ret = command_once(e, opt, argv, &map, &err);
 	if (ret != 0) {
 		fprintf(stderr, "pbox-agent: %s\n", err.text);
 		return 1;

@@ -209,7 +209,7 @@ main(int argc, char **argv)
 		status = ask_check(&agent.etcd, agent.fleet);
 		main_say_timeout(agent.conf);
 	} else if (optind < argc) {
-		status = command_run(&agent.etcd, agent.fleet, argc - optind, argv + optind);
+		status = command_run(&agent.etcd, &opt, argc - optind, argv + optind);
 	} else {
 		sigaction(SIGTERM, &end, NULL);
 		sigaction(SIGINT, &end, NULL);

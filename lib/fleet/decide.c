@@ -32,6 +32,30 @@ pbox_fleet_same_list(const struct pbox_fleet_map *map, const char (*address)[PBO
 	return true;
 }
 
+void
+pbox_fleet_list_text(const struct pbox_fleet_map *map, const char (*address)[PBOX_FLEET_ADDRESS],
+	unsigned n_boxes, char text[PBOX_FLEET_DIFFERENCE])
+{
+	unsigned i = 0;
+
+	while (i < map->n_boxes && i < n_boxes && strcmp(map->box[i].address, address[i]) == 0)
+		i++;
+	if (i < map->n_boxes && i < n_boxes)
+		snprintf(text, PBOX_FLEET_DIFFERENCE,
+			"box %u is %s in the map, and %s in this box's list", i,
+			map->box[i].address, address[i]);
+	else if (i < n_boxes)
+		snprintf(text, PBOX_FLEET_DIFFERENCE,
+			"the map has %u boxes, and this box's list %u: %s is not in the map",
+			map->n_boxes, n_boxes, address[i]);
+	else if (i < map->n_boxes)
+		snprintf(text, PBOX_FLEET_DIFFERENCE,
+			"the map has %u boxes, and this box's list %u: %s is not in the list",
+			map->n_boxes, n_boxes, map->box[i].address);
+	else
+		snprintf(text, PBOX_FLEET_DIFFERENCE, "this box's list is that of the map");
+}
+
 /* Has each box that is there this list? */
 static bool
 decide_all_have(const struct pbox_fleet_facts *f, const char *list)
@@ -148,7 +172,7 @@ pbox_fleet_decide(
 	const struct pbox_fleet_facts *f, struct pbox_fleet_map *next, struct pbox_error *err)
 {
 	const struct pbox_fleet_map *map = &f->view->map;
-	char list[sizeof(f->view->member[0].list)];
+	char list[sizeof(f->view->member[0].list)], difference[PBOX_FLEET_DIFFERENCE];
 
 	decide_list(f, list, sizeof(list));
 	if (!f->view->has_map && f->before != NULL)
@@ -161,9 +185,9 @@ pbox_fleet_decide(
 			return decide_again(f, map,
 				"all boxes have a new list: those that stay are as they were",
 				next);
-		return pbox_fail(err, EINVAL,
-			"the map has %u boxes, the first is %s, and this box's list is %s: the same list at all boxes (boxes in pbox.conf)",
-			map->n_boxes, map->box[0].address, list);
+		pbox_fleet_list_text(map, f->address, f->n_boxes, difference);
+		return pbox_fail(err, EINVAL, "%s: the same list at all boxes (boxes in pbox.conf)",
+			difference);
 	}
 	PBOX_ASSERT(map->n_boxes == f->n_boxes);
 	*next = *map;

@@ -192,9 +192,12 @@ pbox_fleet_map_state(struct pbox_fleet_map *map, unsigned box, enum pbox_fleet_s
 		return pbox_fail(
 			err, EINVAL, "there is no box %u: they are 0 to %u", box, map->n_boxes - 1);
 	if (map->box[box].state == state)
-		return pbox_fail(err, EINVAL, "box %u (%s) %s%s already", box,
+		return pbox_fail(err, EINVAL, "box %u (%s) %s%s already%s", box,
 			map->box[box].address, state == PBOX_FLEET_SERVES ? "" : "is ",
-			pbox_fleet_state_name(state));
+			pbox_fleet_state_name(state),
+			state == PBOX_FLEET_SERVES
+				? ": where a job goes on without it, 'pbox-ctl boxes' at the first box says so, and 'pbox-ctl scale JOB BOXES' there takes it in"
+				: "");
 	for (unsigned i = 0; i < map->n_boxes; i++)
 		others += i != box && map->box[i].state == PBOX_FLEET_SERVES;
 	if (state != PBOX_FLEET_SERVES && others == 0)

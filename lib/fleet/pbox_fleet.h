@@ -141,6 +141,12 @@ void pbox_fleet_history_note(struct pbox_fleet_history *h, const struct pbox_fle
 bool pbox_fleet_same_list(const struct pbox_fleet_map *map,
 	const char (*address)[PBOX_FLEET_ADDRESS], unsigned n_boxes);
 
+#define PBOX_FLEET_DIFFERENCE 160
+/** Where a list is another one than the map's, as a sentence: the first entry that differs. */
+void pbox_fleet_list_text(const struct pbox_fleet_map *map,
+	const char (*address)[PBOX_FLEET_ADDRESS], unsigned n_boxes,
+	char text[PBOX_FLEET_DIFFERENCE]);
+
 /** What the one that decides knows. */
 struct pbox_fleet_facts {
 	const struct pbox_fleet_view *view;

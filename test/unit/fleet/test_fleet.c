@@ -479,12 +479,32 @@ test_another_list(void)
 		address[1], address[2]);
 	view.member[0].here = true;
 	CU_ASSERT_EQUAL(pbox_fleet_decide(&facts, &next, &err), -EINVAL);
-	CU_ASSERT(strstr(err.text, "the map has 3 boxes") != NULL);
+	CU_ASSERT(
+		strstr(err.text,
+			"the map has 3 boxes, and this box's list 4: 10.0.0.4:7269 is not in the map") !=
+		NULL);
 	snprintf(view.member[0].list, sizeof(view.member[0].list), "%s, %s, %s, %s", address[0],
 		address[1], address[2], address[3]);
 	CU_ASSERT_EQUAL(pbox_fleet_decide(&facts, &next, &err), 1);
 	UNIT_EQ_U64(next.n_boxes, 4);
 	UNIT_EQ_U64(next.epoch, 8);
+}
+
+/* Of four, one differs: that one is named. */
+static void
+test_the_entry_that_differs(void)
+{
+	static struct pbox_fleet_map map;
+	char text[PBOX_FLEET_DIFFERENCE];
+
+	make_map(&map, 4);
+	memcpy(map.box[2].address, "10.0.0.9:7269", 14);
+	pbox_fleet_list_text(&map, address, 4, text);
+	CU_ASSERT_STRING_EQUAL(
+		text, "box 2 is 10.0.0.9:7269 in the map, and 10.0.0.3:7269 in this box's list");
+	pbox_fleet_list_text(&map, address, 2, text);
+	CU_ASSERT_STRING_EQUAL(text,
+		"the map has 4 boxes, and this box's list 2: 10.0.0.9:7269 is not in the list");
 }
 
 /* Addresses say which box it is, not places. */
@@ -595,5 +615,6 @@ const struct unit_test unit_tests[] = {
 	{"one box at a time, and never the last", test_one_at_a_time_and_never_the_last},
 	{"a box that is back must stay", test_a_box_that_is_back_must_stay},
 	{"another list of boxes", test_another_list},
+	{"the entry that differs", test_the_entry_that_differs},
 	{NULL, NULL},
 };

@@ -421,7 +421,7 @@ find_lossy(struct list *l, const struct pbox_job_view *job, const struct pbox_wo
 	}
 	f = next_of_worker(l, "lossy_link", job, who);
 	if (f != NULL)
-		say(f, "cable, switch port and socket buffers of that host: ethtool -S, doc/train.md",
+		say(f, "cable, switch port and socket buffers of that host: ethtool -S, doc/train-reference.md",
 			"job '%s': worker %u (%s) repeats %.1f %%: its link loses packets",
 			JOB(job), who, HOST(findings_member(l, job, who).host), (double)worst / 10);
 }

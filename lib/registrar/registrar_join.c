@@ -500,7 +500,7 @@ static const struct registrar_check join_check[] = {
 	{join_revision, PBOX_E_VERSION},        /* R4.10 */
 	{join_known, PBOX_E_NO_JOB},            /* R3.4 */
 	{join_proves, PBOX_E_SECRET},           /* R4.3 */
-	{join_not_stopping, PBOX_E_SHUTDOWN},   /* R9.5 */
+	{join_not_stopping, PBOX_E_SHUTDOWN},   /* R4.4, SHUTDOWN */
 	{registrar_not_kicked, PBOX_E_NO_JOB},  /* by an operator */
 	{join_supported, PBOX_E_UNSUPPORTED},   /* R4.10 */
 	{registrar_boxes_join, 0},              /* R16.2, R16.3 */

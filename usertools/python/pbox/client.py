@@ -584,7 +584,7 @@ class Client:
              `left` seconds, and whose number nobody has taken, ends them at once
     join_timeout  deadline of joining
     policy   what rounds do when a worker is dead: "wait" for it, "shrink": go on without it, or "reassign": its slots are done by
-             others, and slots go by the workers' speeds (with slots=; see train.md)
+             others, and slots go by the workers' speeds (with slots=; see doc/train-plan.md)
     mtu, window, lease, gso, spin, min_rto, bind, host: see struct pbox_client_conf
     transport, transport_args: what carries the datagrams, "udp" or "dpdk", and its arguments;
              None: the variables PBOX_TRANSPORT and PBOX_TRANSPORT_ARGS, or kernel sockets

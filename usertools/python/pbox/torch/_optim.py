@@ -62,31 +62,31 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
     clip_value         clamp each element of the reduced gradient to +-clip_value
     max_norm           clip the gradient of all workers by its norm, as torch.nn.utils.clip_grad_norm_ does with that of one process: of all
                        parameters of this optimiser. `grad_norm` is the norm of the last step, before it was clipped. Rounds have two
-                       phases then, and take longer: see train.md
+                       phases then, and take longer: see doc/train-optimiser.md
     skip_nonfinite     True: a step whose gradient has a NaN or an infinity is left out by all workers: parameters, state and the number of
                        steps stay as they are (`skipped_nonfinite` counts them)
     local_clip         True: clip_grad_norm_ and the like on this worker's own gradients are what
-                       is wanted. Else they are an error: see train.md
+                       is wanted. Else they are an error: see doc/train-optimiser.md
     local_backward     True: gradients of this worker alone may be thrown away between steps. Else workers that
                        differ in how many were get PBoxMismatch: one has left a step out
     slots              micro-batches into which each round is divided, the same at all workers. Then
                        step() ends one slot, takes its gradients away, and makes the step of
                        the round with the last slot of this worker (`round_ended`). The same slots
-                       give the same bits on any number of workers: see sampler(), and train.md
+                       give the same bits on any number of workers: see sampler(), and doc/train-slots.md
 
     send_early         with policy="reassign": gradients of this worker's last slot of a round leave while backward() goes on, so each
                        slot has one backward(), and nobody changes gradients between that and step(). The bits are the same
 
     ahead              with policy="reassign": 0.25, 0.5, 0.75 or 1 of the slots are computed on the parameters of a round before, so that a worker
-                       goes on with them while parameters are on their way: see train.md. Another algorithm than without, the same at
+                       goes on with them while parameters are on their way: see doc/train-plan.md. Another algorithm than without, the same at
                        all workers
 
     steal              with policy="reassign": within a round a worker that is done takes slots of the one that would end last, so that a worker that
-                       is slow all of a sudden costs less: see train.md. Batches come from loader(), or `slot` is asked for. Workers may differ in it: from
+                       is slow all of a sudden costs less: see doc/train-plan.md. Batches come from loader(), or `slot` is asked for. Workers may differ in it: from
                        one without it nothing is taken. The bits are the same
 
     least              with policy="reassign": the training begins with this many of `workers`, and others come and go while it
-                       runs: see train.md. Each takes a free number, and all name the run (PBOX_RUN)
+                       runs: see doc/train-join.md. Each takes a free number, and all name the run (PBOX_RUN)
 
     model              the module that the parameters are of (or several): its frozen parameters and its buffers are compared, and where workers differ
                        all get worker 0's, up to 64 MiB; with policy="reassign" that is PBoxMismatch

@@ -154,7 +154,7 @@ class Plan:
     # ---- memory ----
 
     def _packets(self, node):
-        """What packets take of a node (doc/operate.md, Memory), generously."""
+        """What packets take of a node (doc/operate-configure.md, "Memory"), generously."""
         here = sum(self.machine.node_of(c) == node for c in self.data)
         hold, total = int(self.conf.keys.get("hold", 4096)), here * CORE_MEMORY
         for p in self.ports:

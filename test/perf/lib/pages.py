@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
-"""The tables of doc/performance.md and of README.md, from the JSON of test/perf/run.
+"""The tables of doc/performance.md, doc/performance-checks.md and README.md, from the JSON of test/perf/run.
 
-Between <!-- figures: NAME --> and <!-- end --> is what this has written; all else is left.
+Between <!-- figures: NAME --> and <!-- end --> is what this has written; all else is left. doc/performance.json has all rows, and
+the pages those that a reader compares. As a program: print each table of the pages that is not that of doc/performance.json.
 """
 
+import json
+import os
 import re
+import sys
 
 import environment
 
@@ -51,8 +55,17 @@ COLUMNS["search"] = [("search", "search"), ("rate_kfragments_per_s", "kfragments
 COLUMNS["watch"] = [("kind", "window"), ("windows", "windows"), ("asked_per_s", "asked a second"),
                     ("ticks_per_packet", "ticks a packet"), ("more", "more than nobody, %"), ("more_off", "give or take"),
                     ("kpackets_per_s", "kpackets/s"), ("shootdowns_per_s", "shootdowns a second")]
+PAGES = ("performance.md", "performance-checks.md")
 # tables that share a benchmark
 SOURCE = {"start": "server", "load": "server", "rate": "tester", "search": "tester"}
+# the rows of doc/performance.json that the page shows; a table that is not here: all of them
+SHOWN = {
+    "kernels": lambda r: r["table"].startswith("fp32 of 8192 ") and "65536" not in r["table"] and r["what"] in ("sum", "checked sum", "one by one"),
+    "box": lambda r: r["table"] not in ("jobs", "model", "order") and (r["table"] != "optimisers" or r["what"].endswith("llc")),
+    "wire": lambda r: r["model"] in (25, "25"),
+    "latency": lambda r: r["load"] != "chunk",
+    "compare": lambda r: r["workers"] == 8,
+}
 KERNELS_SHOWN = ("sum", "checked sum", "one by one", "read only", "memcpy")
 
 
@@ -77,9 +90,37 @@ def table(name, rows):
     return "\n".join(lines)
 
 
+def measured(name, everything):
+    """All rows of a table, as far as they were measured."""
+    source = SOURCE.get(name, name)
+    rows = everything["benchmarks"].get(source, {}).get("results", [])
+    if source == "kernels":  # the JSON has all of them
+        rows = [r for r in rows if r["what"] in KERNELS_SHOWN and r["workers"] == 8 and r["kernels"] == rows[0]["kernels"]]
+    return [r for r in rows if r["table"] == name] if name in SOURCE else rows
+
+
+def shown(name, rows):
+    return [r for r in rows if name not in SHOWN or SHOWN[name](r)]
+
+
+def keep(everything, path):
+    """All rows, as JSON: a table that was not measured keeps its own."""
+    with open(path, encoding="utf-8") as f:
+        kept = json.load(f)
+    for name, columns in COLUMNS.items():
+        rows = measured(name, everything)
+        if rows:
+            of = everything["benchmarks"][SOURCE.get(name, name)]
+            kept[name] = {"date": of["date"][:10], "revision": of["revision"],
+                          "rows": [{k: r[k] for k, _ in columns if r.get(k) is not None} for r in rows]}
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("{\n" + ",\n".join(
+            f' "{name}": {{"date": "{t["date"]}", "revision": "{t["revision"]}", "rows": [\n  '
+            + ",\n  ".join(json.dumps(r) for r in t["rows"]) + "\n ]}" for name, t in kept.items()) + "\n}\n")
+
+
 def section(name, everything, old):
     """What is between the marks; None: nothing measured."""
-    benchmarks = everything["benchmarks"]
     if name == "readme":
         return readme(everything, old)
     if name == "readme_wire":
@@ -89,12 +130,7 @@ def section(name, everything, old):
     if name == "machine":
         lines = environment.people(everything["environment"]).split("\n")
         return "\n".join(f"- {x}" for x in lines) + f"\n- medians of {everything['runs']} runs"
-    source = SOURCE.get(name, name)
-    rows = benchmarks.get(source, {}).get("results", [])
-    if source == "kernels":  # the JSON has all of them
-        rows = [r for r in rows if r["what"] in KERNELS_SHOWN and r["workers"] == 8 and r["kernels"] == rows[0]["kernels"]]
-    if name in SOURCE:
-        rows = [r for r in rows if r["table"] == name]
+    rows = shown(name, measured(name, everything))
     return table(name, rows) if rows else None
 
 
@@ -175,3 +211,19 @@ def fill(everything, path):
     text = re.sub(r"<!-- figures: (\w+) -->\n(.*?)\n<!-- end -->", replaced, text, flags=re.S)
     with open(path, "w", encoding="utf-8") as f:
         f.write(text)
+
+
+def check(pages, kept):
+    with open(kept, encoding="utf-8") as f:
+        tables = json.load(f)
+    for page in pages:
+        with open(page, encoding="utf-8") as f:
+            text = f.read()
+        for name, body in re.findall(r"<!-- figures: (\w+) -->\n(.*?)\n<!-- end -->", text, re.S):
+            if name in COLUMNS and body != table(name, shown(name, tables[name]["rows"])):
+                print(f"{page}: table {name} is not that of {kept}: test/perf/run writes both")
+
+
+if __name__ == "__main__":
+    doc = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../doc")
+    check([os.path.join(doc, p) for p in PAGES], os.path.join(doc, "performance.json"))

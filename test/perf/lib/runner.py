@@ -153,7 +153,8 @@ def parse():
     p.add_argument("--json", metavar="FILE", help="write everything there")
     p.add_argument("--plots", metavar="DIR", help="draw SVG figures there")
     p.add_argument("--doc", action="store_true",
-                   help="write doc/figures, the tables of doc/performance.md and the figures of README.md")
+                   help="write doc/figures, the tables of doc/performance.md and doc/performance-checks.md, "
+                        "all rows in doc/performance.json, and the figures of README.md")
     p.add_argument("--merge", metavar="FILE",
                    help="results of benchmarks that do not run now come from this JSON")
     p.add_argument("--only", metavar="KEY=VALUE[+VALUE...],...",
@@ -240,7 +241,9 @@ def publish(args, everything):
         for d in directories:
             plot.draw(everything, d)
     if args.doc:
-        pages.fill(everything, os.path.join(TOP, "doc", "performance.md"))
+        for page in pages.PAGES:
+            pages.fill(everything, os.path.join(TOP, "doc", page))
+        pages.keep(everything, os.path.join(TOP, "doc", "performance.json"))
     if args.doc or args.readme:
         pages.fill(everything, os.path.join(TOP, "README.md"))
 

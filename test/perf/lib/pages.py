@@ -10,6 +10,7 @@ import json
 import os
 import re
 import sys
+import textwrap
 
 import environment
 
@@ -129,7 +130,7 @@ def section(name, everything, old):
         return f"*{readme_machine(everything)}.*"
     if name == "machine":
         lines = environment.people(everything["environment"]).split("\n")
-        return "\n".join(f"- {x}" for x in lines) + f"\n- medians of {everything['runs']} runs"
+        return "\n".join(textwrap.fill(x, 128, initial_indent="- ", subsequent_indent="  ") for x in lines) + f"\n- medians of {everything['runs']} runs"
     rows = shown(name, measured(name, everything))
     return table(name, rows) if rows else None
 

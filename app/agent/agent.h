@@ -105,6 +105,7 @@ struct box_job {
 	char name[PBOX_FLEET_NAME];
 	unsigned number, tables;
 	uint32_t out;      /* bit by box: it goes on without it */
+	unsigned decider;  /* the box that decides */
 	uint64_t begun_ns; /* its run, to a second or so */
 };
 
@@ -196,7 +197,7 @@ struct agent {
 			bad_ns; /* bad_ns: since when it cannot be done; 0: it is done */
 		uint32_t back;  /* boxes that were taken in again with it */
 	} done[AGENT_JOBS];
-	/* Of the first box: jobs whose boxes are compared. */
+	/* Jobs in which this box decides: whose boxes are compared. */
 	unsigned n_load;
 	struct load_job load[AGENT_JOBS];
 	uint64_t load_ns;
@@ -234,6 +235,8 @@ void apply_map(struct agent *a);
 /* Boxes that the job goes on without (a bit for each) and that are to be taken in again: a person has drained each of them, which lost nothing, and
  * has said since that it serves; and it has a lease. */
 uint32_t apply_back(const struct agent *a, const struct box_job *job);
+/* Does its box decide in that job (R16.14)? */
+bool apply_decides(const struct agent *a, const struct box_job *job);
 /* Is it so for this job? @p refused_ns: since when the box refuses it, 0: it does not. */
 bool apply_done(const struct agent *a, const struct box_job *job, uint64_t *refused_ns);
 /* These weights, now; @p moved: chunks. */

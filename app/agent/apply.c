@@ -3,7 +3,7 @@
  */
 
 /*
- * The map, made so: these are the weights of a job's boxes. The first box of the list decides where chunks are (R16.9), so its
+ * The map, made so: these are the weights of a job's boxes. One box decides where chunks of a job are (R16.14), so its
  * agent alone has something to do. It asks once for each run of a job, its tables and an epoch of the map: the box moves what
  * is not where it should be, and nothing if all is.
  */
@@ -49,6 +49,13 @@ apply_entry(struct agent *a, const struct box_job *job)
 	return i;
 }
 
+/* Does this box decide in that job? */
+bool
+apply_decides(const struct agent *a, const struct box_job *job)
+{
+	return a->box.number == job->decider;
+}
+
 /* Do all boxes have one weight? Then a job that never moved is as it should be. */
 static bool
 apply_even(const struct agent *a, const char *job)
@@ -80,8 +87,8 @@ apply_weights(struct agent *a, const struct box_job *job, const uint32_t *weight
 	json_t *answer;
 	int ret;
 
-	/* the first box alone says where chunks are (R16.9) */
-	PBOX_ASSERT(a->box.number == 0 && a->box.n <= PBOX_FLEET_BOXES);
+	/* one box alone says where chunks are (R16.14) */
+	PBOX_ASSERT(a->box.number == job->decider && a->box.n <= PBOX_FLEET_BOXES);
 	for (unsigned i = 0; i < a->box.n && n < sizeof(command); i++)
 		/* one that is out comes back when a person has started it again (R16.12) */
 		n += (size_t)snprintf(command + n, sizeof(command) - n, ",%" PRIu32,
@@ -160,7 +167,7 @@ apply_lost_job(struct agent *a, struct box_job *job, unsigned box, uint64_t now)
 	json_t *answer;
 	int ret;
 
-	PBOX_ASSERT(box > 0 && a->view.map.box[box].state != PBOX_FLEET_SERVES);
+	PBOX_ASSERT(a->view.map.box[box].state != PBOX_FLEET_SERVES);
 	snprintf(command, sizeof(command), "/pbox/failover,#%u,%u", job->number, box);
 	ret = box_ask(&a->box, command, &answer, &err);
 	if (ret == 0) {
@@ -210,12 +217,13 @@ apply_lost(struct agent *a, uint64_t now)
 		return;
 	a->lost_ns = now + AGAIN;
 	a->lost.code = 0;
-	for (unsigned box = 1; box < a->box.n && box < a->view.map.n_boxes; box++) {
+	for (unsigned box = 0; box < a->box.n && box < a->view.map.n_boxes; box++) {
 		if (a->view.map.box[box].state == PBOX_FLEET_SERVES || a->away_ns[box] == 0 ||
 			now - a->away_ns[box] < a->conf->failover_ns)
 			continue;
 		for (unsigned i = 0; i < a->box.n_jobs; i++)
-			if ((a->box.job[i].out >> box & 1) == 0)
+			if (apply_decides(a, &a->box.job[i]) && box != a->box.number &&
+				(a->box.job[i].out >> box & 1) == 0)
 				apply_lost_job(a, &a->box.job[i], box, now);
 	}
 }
@@ -235,17 +243,13 @@ apply_map(struct agent *a)
 			difference);
 		return;
 	}
-	if (a->box.number != 0) {
-		a->unable.code = 0;
-		a->applied = a->history.serial;
-		return;
-	}
 	PBOX_ASSERT(a->box.n == a->view.map.n_boxes);
 	apply_drained(a);
 	apply_lost(a, now);
 	apply_forget(a);
 	for (unsigned i = 0; i < a->box.n_jobs; i++)
-		apply_one(a, &a->box.job[i], now);
+		if (apply_decides(a, &a->box.job[i]))
+			apply_one(a, &a->box.job[i], now);
 	for (unsigned i = 0; i < a->n_done; i++)
 		all = all && (a->done[i].bad_ns == 0 || apply_even(a, a->done[i].job.name));
 	if (!all)

@@ -204,6 +204,7 @@ box_look_jobs(struct box *b, struct pbox_error *err)
 			at->tables = (unsigned)json_integer_value(json_object_get(j, "tables"));
 			at->begun_ns = agent_now() - age * AGENT_MS;
 			at->out = box_bits(json_string_value(json_object_get(j, "out")));
+			at->decider = (unsigned)json_integer_value(json_object_get(j, "decides"));
 			b->n_jobs++;
 		}
 		j = json_object_get(answer, "next");

@@ -3,7 +3,7 @@
  */
 
 /*
- * Load of the boxes: the agent of the first box of the list asks it what workers measure, lib/balance says which box is slow
+ * Load of the boxes: the agent of the box that decides in a job asks it what workers measure, lib/balance says which box is slow
  * and what each should have, and the box moves chunks: one action of a job at a time. The weights go into the map, so that
  * they hold for who comes later. Weights that a person has set stay.
  *
@@ -308,14 +308,14 @@ load_step(struct agent *a)
 {
 	uint64_t now = agent_now();
 
-	if (a->box.number != 0 || now < a->load_ns ||
-		!pbox_fleet_same_list(&a->view.map, AGENT_LIST(a), a->box.n))
+	if (now < a->load_ns || !pbox_fleet_same_list(&a->view.map, AGENT_LIST(a), a->box.n))
 		return;
 	a->load_ns = now + EVERY;
 	load_forget(a);
 	for (unsigned i = 0; i < a->box.n_jobs; i++)
 		/* a box that answers nothing keeps the lease waiting: once is enough */
-		if (a->box.job[i].tables > 0 && load_one(a, &a->box.job[i]) == -ENOENT)
+		if (a->box.job[i].tables > 0 && apply_decides(a, &a->box.job[i]) &&
+			load_one(a, &a->box.job[i]) == -ENOENT)
 			break;
 }
 

@@ -3,7 +3,7 @@
  */
 
 /*
- * What workers of a job measure of its boxes: the first box keeps it (/pbox/times), as sums since each worker began. Here
+ * What workers of a job measure of its boxes: the one that decides keeps it (/pbox/times), as sums since each worker began. Here
  * become reports to the room of that job of what has come since the last question. Times of rounds in which chunks moved
  * count for nothing.
  */

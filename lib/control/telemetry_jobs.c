@@ -80,6 +80,7 @@ add_homes(const struct pbox_control *c, const struct pbox_job *job, struct rte_t
 		if ((v.out >> i & 1) != 0)
 			n += (size_t)snprintf(text + n, sizeof(text) - n, n > 0 ? " %u" : "%u", i);
 	reply_text(d, "out", "%s", text);
+	rte_tel_data_add_dict_u64(d, "decides", v.decider);
 }
 
 static void

@@ -46,16 +46,21 @@ on_times(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_
 {
 	const struct pbox_registrar_boxes *b = &c->conf.registrar.boxes;
 	const struct pbox_job *job;
+	struct pbox_homes_view homes;
 	struct pbox_job_view j;
 	unsigned first = 0, end;
 
 	job = reply_job_workers(c, "times", n, word, &j, &first, d);
 	if (job == NULL)
 		return;
-	if (b->boxes < 2 || b->box != 0) {
-		reply_error(d,
-			b->boxes < 2 ? "this box is alone: nobody compares it"
-				     : "the first of the boxes knows it: ask there (/pbox/boxes)");
+	if (b->boxes < 2) {
+		reply_error(d, "this box is alone: nobody compares it");
+		return;
+	}
+	pbox_registrar_view_homes(job, &homes);
+	if (b->box != homes.decider) {
+		reply_error(d, "box %u decides in job '%s', and knows it: ask there (/pbox/boxes)",
+			homes.decider, j.name);
 		return;
 	}
 	end = first + PAGE < j.workers ? first + PAGE : j.workers;

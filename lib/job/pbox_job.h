@@ -203,7 +203,8 @@ struct pbox_job {
 	uint64_t round_looked_ns; /**< when that was looked at; 0: it is each time */
 	/** Of the newest map of chunks that this box knows (R16.9): control frames say it. Any core reads. */
 	_Atomic uint16_t map_epoch;
-	uint16_t out, out_epoch; /* boxes that are out (bits), by the map of that epoch (R16.12) */
+	uint16_t out, out_epoch; /* boxes that are out (bits), by the map of that epoch (R16.12), */
+	uint8_t decider;         /* and which box decides, by that map (R16.14) */
 	uint16_t map_mtu;        /**< IP MTU that its tables' fragments need; 0: none is mapped */
 	struct pbox_shard_job *shard[PBOX_MAX_SHARDS];
 	struct pbox_job_owners

@@ -44,7 +44,7 @@ const struct pbox_job_conf *pbox_registrar_section(
 void pbox_registrar_measure(struct pbox_registrar *r, uint16_t job, unsigned worker);
 
 /**
- * Chunks first to last of a table go to another box of the job's (R16.11). At the job's first box alone.
+ * Chunks first to last of a table go to another box of the job's (R16.11). At the job's deciding box alone (R16.14).
  *
  * @param box  which of the job's, from 0
  * @return how many move: 0 if all are there; or -ENOENT (no such job, table, chunk or box), -EINVAL (not here, or the job
@@ -53,7 +53,7 @@ void pbox_registrar_measure(struct pbox_registrar *r, uint16_t job, unsigned wor
 int pbox_registrar_move(struct pbox_registrar *r, uint16_t job, uint32_t table, uint32_t first,
 	uint32_t last, unsigned box, uint64_t now_ns, struct pbox_error *err);
 /**
- * All tables of a job are shared out again by weights of its boxes, by one map (pbox_spread). At the job's first box alone.
+ * All tables of a job are shared out again by weights of its boxes, by one map (pbox_spread). At the job's deciding box alone (R16.14).
  *
  * @param weight  of each of the @p n boxes, up to 2^20
  * @return how many chunks move: 0 if all are where they should be; or as pbox_registrar_move(), also -ENOMEM: nothing has changed then
@@ -62,7 +62,7 @@ int pbox_registrar_weigh(struct pbox_registrar *r, uint16_t job, const uint32_t 
 	uint64_t now_ns, struct pbox_error *err);
 
 /**
- * The job's chunks shall be at these boxes alone, with equal shares as far as few moves make them so (R16.11). At the job's first box
+ * The job's chunks shall be at these boxes alone, with equal shares as far as few moves make them so (R16.11). At the job's deciding box
  * alone.
  *
  * @param set  bit by box
@@ -73,11 +73,11 @@ int pbox_registrar_scale(struct pbox_registrar *r, uint16_t job, uint16_t set, u
 
 /**
  * The job goes on without a box that is dead: its chunks go to the others, and nobody waits for it any more (R16.12). It comes back by
- * pbox_registrar_scale(). At the job's first box alone.
+ * pbox_registrar_scale(). At the job's deciding box alone (R16.14).
  *
  * @param force  also if it lives: else a box with which a worker has ended a round a short while ago is -EBUSY
  * @param stateless  how many tables lose what their optimiser had gathered of these chunks, or their full precision (R10.8)
- * @return how many chunks go: 0 if it has none, or is out already; or as pbox_registrar_move(), -EINVAL also for the first box
+ * @return how many chunks go: 0 if it has none, or is out already; or as pbox_registrar_move(), -EINVAL also for the box that decides
  */
 int pbox_registrar_failover(struct pbox_registrar *r, uint16_t job, unsigned box, bool force,
 	uint64_t now_ns, unsigned *stateless, struct pbox_error *err);

@@ -47,10 +47,11 @@ struct pbox_job_view {
 void pbox_registrar_view_job(
 	const struct pbox_registrar *r, const struct pbox_job *job, struct pbox_job_view *out);
 
-/** What each of the job's boxes has of it by the newest map; at its first box alone that is the whole truth. */
+/** What each of the job's boxes has of it by the newest map; at the box that decides alone that is the whole truth. */
 struct pbox_homes_view {
 	uint16_t epoch;
-	uint16_t out; /**< bit by box: the job goes on without it */
+	uint16_t out;    /**< bit by box: the job goes on without it */
+	uint8_t decider; /**< which box decides (R16.14) */
 	uint32_t chunks[PBOX_MAX_BOXES];
 	uint64_t elements[PBOX_MAX_BOXES];
 };
@@ -61,13 +62,13 @@ struct pbox_moving_view {
 	uint16_t epoch; /**< of the newest map that this box knows */
 	uint32_t here;  /**< chunks that this box has: rounds need it */
 	uint32_t
-		planned; /**< and by the newest map; at the first box alone that is the whole truth */
+		planned; /**< and by the newest map; at the box that decides alone that is the whole truth */
 	uint32_t restoring; /**< fragments that come, and are not complete */
 	/** Fragments that have left, and of which nobody has fetched what this box alone has: they would go on without (R16.13). */
 	uint32_t needed;
 	uint32_t stateless; /**< fragments that went on here without it, since the job began */
 	unsigned unshown;   /**< workers that have not shown that map here */
-	bool more;          /**< the first box: some chunks will be moved by later maps */
+	bool more;          /**< the box that decides: some chunks will be moved by later maps */
 	bool busy;          /**< data cores are changing some of this */
 };
 void pbox_registrar_view_moving(

@@ -27,22 +27,29 @@ registrar_boxes_gives(const struct pbox_registrar *r)
 	return r->conf.boxes.box == 0;
 }
 
+bool
+registrar_decides(const struct pbox_registrar *r, const struct pbox_job *job)
+{
+	return r->conf.boxes.box == job->decider;
+}
+
 /* ---- JOIN ------------------------------------------------------------------------------------ */
 
-/* R16.3: numbers of runs and of workers are given by the first box. */
+/* R16.3: numbers of runs and of workers are given by the box that decides. */
 static bool
 has_number(struct pbox_registrar *r, struct registrar_join *q)
 {
-	const struct pbox_endpoint *first = &r->conf.boxes.at[0];
+	const struct pbox_job *job = registrar_find_job(r, q->m.job);
+	unsigned decider = job != NULL ? job->decider : 0;
+	const struct pbox_endpoint *e = &r->conf.boxes.at[decider];
 	uint32_t at;
 
-	if (q->m.number != 0 || r->conf.boxes.box == 0)
+	if (q->m.number != 0 || r->conf.boxes.box == decider)
 		return true;
-	memcpy(&at, first->ipv4, sizeof(at));
+	memcpy(&at, e->ipv4, sizeof(at));
 	return registrar_refuse(r, q->f, PBOX_E_ELSEWHERE, at,
 		"job '%s' is at %u boxes, and its first one is %u.%u.%u.%u: join there", q->m.job,
-		r->conf.boxes.boxes, first->ipv4[0], first->ipv4[1], first->ipv4[2],
-		first->ipv4[3]);
+		r->conf.boxes.boxes, e->ipv4[0], e->ipv4[1], e->ipv4[2], e->ipv4[3]);
 }
 
 static bool
@@ -117,6 +124,7 @@ on_boxes(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *
 	const struct pbox_registrar_boxes *b = &r->conf.boxes;
 	struct pbox_boxes_ok m = {.boxes = b->boxes,
 		.box = b->box,
+		.decides = job->decider,
 		.cores = pbox_place_cores(r->place, r->conf.n_endpoints),
 		.chunk_elements = r->conf.chunk_elements,
 		.mtu = r->conf.mtu,

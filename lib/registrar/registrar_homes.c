@@ -3,7 +3,7 @@
  */
 
 /*
- * Which box has which chunk of a job at several (R16.9 to R16.11). The first box decides it: its plan. Workers ask it for that, and show it to
+ * Which box has which chunk of a job at several (R16.9 to R16.11). One box decides it: its plan. Workers ask it for that, and show it to
  * all boxes; so each learns what comes to it, and what leaves.
  */
 
@@ -20,7 +20,7 @@
 #define HOMES_FIXED 20 /* bytes of HOMES_OK, */
 #define HOMES_ENTRY 8  /* and for each chunk */
 
-/* The latest map of which a first box hears after a restart: what it makes then can still be compared with map 1, of which chunks may be
+/* The latest map of which a deciding box hears after a restart: what it makes then can still be compared with map 1, of which chunks may be
  * (EPOCHS_APART and FORGOTTEN in registrar_moves.c). */
 #define HOMES_HEARD (32000 - 3 * 256)
 
@@ -68,9 +68,11 @@ note_epoch(struct pbox_job *job, uint16_t epoch)
 		atomic_store_explicit(&job->map_epoch, epoch, memory_order_relaxed);
 }
 
-/* Which boxes are out of use is part of a map. A first box that was started again may have built tables before it hears that. */
+/* Which boxes are out of use, and which one decides, is part of a map. A deciding box that was started again may have built tables before it
+ * hears that. */
 static void
-note_out(const struct pbox_registrar *r, struct pbox_job *job, uint16_t epoch, uint16_t out)
+note_out(const struct pbox_registrar *r, struct pbox_job *job, uint16_t epoch, uint16_t out,
+	unsigned decider)
 {
 	uint16_t before = job->out;
 
@@ -78,6 +80,7 @@ note_out(const struct pbox_registrar *r, struct pbox_job *job, uint16_t epoch, u
 		return;
 	job->out = out;
 	job->out_epoch = epoch;
+	job->decider = (uint8_t)decider;
 	for (uint32_t i = 0; out != before && i < job->n_tables; i++)
 		if (job->table[i]->built)
 			registrar_share_new(r, job, i);
@@ -243,7 +246,7 @@ adopt(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt,
 		t->home[i] = (struct pbox_table_home){.box = h->box, .epoch = h->epoch};
 	}
 	note_epoch(job, m->epoch);
-	note_out(r, job, m->epoch, m->out);
+	note_out(r, job, m->epoch, m->out, pbox_homes_decides(m));
 	if (comes + leaves > 0) {
 		jt->finished.known = jt->look.on = false;
 		registrar_event(r, PBOX_LOG_INFO,
@@ -310,7 +313,7 @@ reply_homes(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_jo
 		m->count = (uint16_t)(left < most ? left : most);
 	m->chunks = t->n_chunks;
 	m->epoch = job->map_epoch;
-	m->flags = 0;
+	m->flags = pbox_homes_decided(job->decider);
 	m->out = job->out;
 	for (uint32_t i = m->first; i < m->first + m->count; i++) {
 		const struct pbox_table_home *h = plan ? &t->plan[i] : &t->home[i];
@@ -332,9 +335,10 @@ homes_question(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox
 {
 	struct homes_member *w = homes_member(job, f->hdr.worker);
 
-	if (r->conf.boxes.box != 0) {
+	if (!registrar_decides(r, job)) {
 		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m->table,
-			"which box has which chunk is asked of the first one");
+			"which box has which chunk is asked of the one that decides: box %u",
+			job->decider);
 		return;
 	}
 	if (m->first > t->n_chunks)
@@ -353,7 +357,7 @@ registrar_homes_forgotten(const struct pbox_job *job)
 	return false;
 }
 
-/* The first box decides which box has which chunk. It takes from no worker what it has decided since it was started, and before it decides
+/* The box that decides takes from no worker what it has decided since it was started, and before it decides
  * anything after a restart nothing that would keep it from that (R16.9). Has a member this epoch from it, or from before the restart? */
 static bool
 homes_may_be(const struct pbox_job *job, uint16_t epoch, uint16_t known)
@@ -383,15 +387,16 @@ homes_are_mine(const struct pbox_job *job, const struct pbox_table *t, const str
 	return homes_may_be(job, m->epoch, job->map_epoch);
 }
 
-/* Of boxes that there are; the first one is never out. */
+/* Of boxes that there are; the one that decides is never out. */
 static bool
 homes_fit(const struct pbox_registrar *r, const struct pbox_table *t, const struct pbox_homes *m)
 {
 	for (unsigned i = 0; i < m->count; i++)
 		if (m->home[i].box >= r->conf.boxes.boxes)
 			return false;
-	return m->chunks == t->n_chunks && t->home != NULL && (m->out & 1) == 0 &&
-	       m->out >> r->conf.boxes.boxes == 0;
+	return m->chunks == t->n_chunks && t->home != NULL &&
+	       pbox_homes_decides(m) < r->conf.boxes.boxes &&
+	       (m->out >> pbox_homes_decides(m) & 1) == 0 && m->out >> r->conf.boxes.boxes == 0;
 }
 
 /* False: it is refused, and nothing has changed. */
@@ -401,9 +406,9 @@ homes_check(struct pbox_registrar *r, const struct pbox_frame *f, const struct p
 {
 	if (!homes_fit(r, t, m))
 		return registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m->table,
-			"table %u has %u chunks at boxes 0 to %u, of which the first is never out",
+			"table %u has %u chunks at boxes 0 to %u, and the one that decides is never out",
 			m->table, t->n_chunks, r->conf.boxes.boxes - 1u);
-	if (r->conf.boxes.box == 0 && !homes_are_mine(job, t, m))
+	if (registrar_decides(r, job) && !homes_are_mine(job, t, m))
 		return registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m->table,
 			"worker %u shows map %u of table %u, chunks %u and on, which this box has not made: its newest is map %u",
 			f->hdr.worker, m->epoch, m->table, m->first, job->map_epoch);
@@ -506,11 +511,11 @@ registrar_homes_new(struct pbox_registrar *r, struct pbox_job *job, uint16_t epo
 {
 	struct homes *h = homes_of(job);
 
-	/* the first box alone makes maps, is in all of them, and gives each a later number (R16.9, R16.12) */
-	PBOX_ASSERT(r->conf.boxes.box == 0 && (out & 1) == 0);
+	/* one box makes maps, is in all of them, and gives each a later number (R16.9, R16.12) */
+	PBOX_ASSERT(registrar_decides(r, job) && (out >> r->conf.boxes.box & 1) == 0);
 	PBOX_ASSERT(epoch_is_later(epoch, job->map_epoch));
 	note_epoch(job, epoch);
-	note_out(r, job, epoch, out);
+	note_out(r, job, epoch, out, job->decider);
 	if (!h->made)
 		h->first = epoch;
 	h->asked = 0;
@@ -579,7 +584,8 @@ registrar_homes_moving(
 void
 pbox_registrar_view_homes(const struct pbox_job *job, struct pbox_homes_view *out)
 {
-	*out = (struct pbox_homes_view){.epoch = job->map_epoch, .out = job->out};
+	*out = (struct pbox_homes_view){
+		.epoch = job->map_epoch, .out = job->out, .decider = job->decider};
 	for (uint32_t k = 0; k < job->n_tables; k++) {
 		const struct pbox_table *t = &job->table[k]->t;
 

@@ -185,6 +185,8 @@ bool registrar_unsupported(struct pbox_registrar *r, const struct pbox_frame *f,
 /* registrar_boxes.c: section 16. */
 /* Does this box give numbers of runs (R16.3)? A box that is alone does. */
 bool registrar_boxes_gives(const struct pbox_registrar *r);
+/* Does it decide in that job (R16.14)? */
+bool registrar_decides(const struct pbox_registrar *r, const struct pbox_job *job);
 /* May it join a job at several boxes here? False: it was answered. */
 bool registrar_boxes_join(struct pbox_registrar *r, struct registrar_join *q);
 /* Is it a table that no job at several boxes has? What it asks for, then. */
@@ -395,7 +397,7 @@ bool registrar_room_comes(struct pbox_registrar *r, const struct pbox_frame *f,
 
 /* registrar_shares.c: the chunks of boxes that are out go to those that have chunks, or, if none has, to all others; nothing else moves. */
 int registrar_share_lost(struct pbox_job *job, uint16_t out, unsigned boxes, uint16_t epoch);
-/* The same for a new table, at the first box. */
+/* The same for a new table, at the box that decides. */
 void registrar_share_new(const struct pbox_registrar *r, struct pbox_job *job, uint32_t table);
 
 /* registrar_homes.c: the plans of some tables are of a new map, and all are to know it; bits of boxes that are out. */

@@ -48,14 +48,15 @@ static int
 may_move(const struct pbox_registrar *r, const struct pbox_job *job, bool lost,
 	struct pbox_error *err)
 {
-	const struct pbox_endpoint *first = &r->conf.boxes.at[0];
+	const struct pbox_endpoint *at = &r->conf.boxes.at[job->decider];
 
 	if (r->conf.boxes.boxes < 2)
 		return pbox_fail(err, EINVAL, "this box is alone: 'boxes' names several");
-	if (r->conf.boxes.box != 0)
+	if (!registrar_decides(r, job))
 		return pbox_fail(err, EINVAL,
-			"chunks move by a command to the first box, at %u.%u.%u.%u", first->ipv4[0],
-			first->ipv4[1], first->ipv4[2], first->ipv4[3]);
+			"chunks of job '%s' move by a command to the box that decides: box %u, at %u.%u.%u.%u",
+			job->name, job->decider, at->ipv4[0], at->ipv4[1], at->ipv4[2],
+			at->ipv4[3]);
 	if (job->window < 2)
 		return pbox_fail(err, EINVAL,
 			"job '%s' has a window of 1, and chunks move in jobs with 2 or more: give it more memory or packets",
@@ -210,9 +211,10 @@ pbox_registrar_failover(struct pbox_registrar *r, uint16_t id, unsigned box, boo
 	ret = command_begin(r, job, id, true, EPOCHS_APART, now_ns, err);
 	if (ret < 0)
 		return ret;
-	if (box == 0)
+	if (box == job->decider)
 		return pbox_fail(err, EINVAL,
-			"box 0 decides which box has which chunk, and no other one can: start it again, its workers give it back what it had");
+			"box %u decides which box has which chunk, and no other one can: start it again, its workers give it back what it had",
+			box);
 	if (box >= r->conf.boxes.boxes)
 		return pbox_fail(err, ENOENT, "job '%s' is at boxes 0 to %u", job->name,
 			r->conf.boxes.boxes - 1u);
@@ -345,7 +347,7 @@ moves_share(struct pbox_registrar *r, struct pbox_job *job, const uint32_t *weig
 	uint8_t *home;
 	int all, now;
 
-	PBOX_ASSERT(r->conf.boxes.box == 0 && boxes > 1);
+	PBOX_ASSERT(registrar_decides(r, job) && boxes > 1);
 	m->left = false;
 	for (uint32_t i = 0; i < job->n_tables; i++)
 		chunks += job->table[i]->t.n_chunks;
@@ -435,10 +437,10 @@ moves_tick(struct pbox_registrar *r, struct pbox_job *job)
 
 	if (m->left)
 		moves_share_on(r, job);
-	if (job->out == 0 || r->conf.boxes.box != 0 || r->now_ns < m->look_ns)
+	if (job->out == 0 || !registrar_decides(r, job) || r->now_ns < m->look_ns)
 		return;
 	m->look_ns = r->now_ns + LOOK_EVERY;
-	for (unsigned b = 1; b < r->conf.boxes.boxes; b++)
+	for (unsigned b = 0; b < r->conf.boxes.boxes; b++)
 		if ((job->out >> b & 1) != 0 && has_chunks(job, b))
 			pbox_registrar_failover(r, job->id, b, true, r->now_ns, &stateless, &err);
 }

@@ -84,7 +84,7 @@ registrar_share_new(const struct pbox_registrar *r, struct pbox_job *job, uint32
 {
 	uint64_t load[PBOX_MAX_BOXES] = {0};
 
-	if (job->out == 0 || r->conf.boxes.box != 0 || job->table[table]->restorers > 0)
+	if (job->out == 0 || !registrar_decides(r, job) || job->table[table]->restorers > 0)
 		return;
 	plan_load(job, load);
 	plan_table(&job->table[table]->t, living(job->out, r->conf.boxes.boxes, load),

@@ -131,10 +131,10 @@ on_box_times(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_j
 		return;
 	}
 	count_control(r, PBOX_RS_RX_STATS);
-	if (b->box != 0) {
+	if (!registrar_decides(r, job)) {
 		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, b->box,
-			"STATS are for the first of a job's boxes, and this is number %u",
-			b->box + 1);
+			"STATS are for the box that decides, which is number %u, and this is number %u",
+			job->decider + 1u, b->box + 1u);
 		return;
 	}
 	if (m.boxes != b->boxes || !are_sums(&m)) {

@@ -19,6 +19,7 @@ static_assert(sizeof(((struct pbox_boxes_ok *)0)->release) == RELEASE_LEN + 1, "
 static const struct pbox_field ok_fields[] = {
 	PBOX_FIELD(pbox_boxes_ok, boxes, 0),
 	PBOX_FIELD(pbox_boxes_ok, box, 2),
+	PBOX_FIELD(pbox_boxes_ok, decides, 3),
 	PBOX_FIELD(pbox_boxes_ok, cores, 4),
 	PBOX_FIELD(pbox_boxes_ok, chunk_elements, 8),
 	PBOX_FIELD(pbox_boxes_ok, mtu, 12),
@@ -53,7 +54,7 @@ pbox_boxes_ok_decode(const void *buf, size_t len, struct pbox_boxes_ok *m)
 
 	memset(m, 0, sizeof(*m));
 	if (record_decode(buf, len, OK_LEN, ok_fields, m) != 0 || m->boxes == 0 ||
-		m->boxes > PBOX_MAX_BOXES || m->box >= m->boxes ||
+		m->boxes > PBOX_MAX_BOXES || m->box >= m->boxes || m->decides >= m->boxes ||
 		len < OK_LEN + (size_t)m->boxes * ENTRY_LEN)
 		return -1;
 	text_get(m->release, sizeof(m->release), p + RELEASE_AT,

@@ -529,8 +529,10 @@ int pbox_task_ok_decode(const void *buf, size_t len, struct pbox_task_ok *m);
 
 /** BOXES_OK: the boxes of the job, in their order, and what they must have in common. */
 struct pbox_boxes_ok {
-	uint16_t boxes, box; /**< box: which of them answers */
-	uint32_t cores;      /**< its data cores */
+	uint16_t boxes;
+	uint8_t box;     /**< which of them answers */
+	uint8_t decides; /**< which of them decides (R16.3), by the newest map that it knows */
+	uint32_t cores;  /**< its data cores */
 	uint32_t chunk_elements;
 	uint16_t mtu;
 	uint16_t out; /**< bit by box: the job goes on without it */
@@ -566,6 +568,14 @@ enum pbox_homes_flags {
 		1, /**< HOMES: the worker has had the table before, and will report what it holds */
 	PBOX_HOMES_PREPARE = 2, /**< HOMES: the box takes what it gets, and gives up nothing yet */
 };
+/** And in the flags of HOMES and HOMES_OK which box decides, by that map. */
+#define PBOX_HOMES_DECIDES_SHIFT 12
+
+static inline uint16_t
+pbox_homes_decided(unsigned box)
+{
+	return (uint16_t)(box << PBOX_HOMES_DECIDES_SHIFT);
+}
 
 struct pbox_home {
 	uint8_t box, endpoint; /**< endpoint: of that box, in HOMES_OK of that box alone */
@@ -577,10 +587,16 @@ struct pbox_homes {
 	uint32_t table, chunks, first;
 	uint16_t count;
 	uint16_t epoch; /**< of the map; HOMES without entries asks for it */
-	uint16_t flags; /**< enum pbox_homes_flags */
+	uint16_t flags; /**< enum pbox_homes_flags; and pbox_homes_decides() */
 	uint16_t out;   /**< bit by box: the job goes on without it */
 	struct pbox_home home[PBOX_HOMES_MOST]; /**< of chunks first, first + 1, ... */
 };
+
+static inline uint8_t
+pbox_homes_decides(const struct pbox_homes *m)
+{
+	return (uint8_t)(m->flags >> PBOX_HOMES_DECIDES_SHIFT);
+}
 
 size_t pbox_homes_encode(void *buf, size_t cap, const struct pbox_homes *m);
 int pbox_homes_decode(const void *buf, size_t len, struct pbox_homes *m);

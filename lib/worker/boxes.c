@@ -9,8 +9,8 @@
 #include "worker_impl.h"
 
 /*
- * A job at several boxes (section 16): which they are, and whether they are alike. The worker joins the first one, asks
- * it for the list, and joins the others for the run that the first one has.
+ * A job at several boxes (section 16): which they are, and whether they are alike. The worker joins the one that decides, asks
+ * it for the list, and joins the others for the run that it has.
  */
 
 struct session *
@@ -97,7 +97,7 @@ boxes_begin(struct session *first, const struct pbox_boxes_ok *m)
 	struct pbox_worker *w = first->w;
 	char list[512];
 
-	if (m->box != 0) {
+	if (m->box != 0 || m->decides != 0) {
 		text_fail(w, PBOX_C_MISMATCH,
 			"the box at %s took this worker in as the first of the job's boxes, and is number %u of them (%s): give all of them the same list ('boxes')",
 			first->name, m->box + 1, boxes_text(m, list));
@@ -133,7 +133,7 @@ boxes_begin(struct session *first, const struct pbox_boxes_ok *m)
 static bool
 boxes_alike(const struct session *s, const struct pbox_boxes_ok *m, char *why, size_t cap)
 {
-	const struct session *first = s->w->box[0];
+	const struct session *first = s->w->box[s->w->list.box];
 	const struct pbox_boxes_ok *f = &s->w->list;
 	char a[512], b[512];
 
@@ -180,11 +180,11 @@ boxes_take(struct session *s, const struct pbox_boxes_ok *m)
 	struct pbox_worker *w = s->w;
 	char why[1200];
 
-	if (s->index == 0 && w->boxes == 1)
+	if (w->boxes == 1)
 		return boxes_begin(s, m);
 	if (boxes_alike(s, m, why, sizeof(why))) {
-		if (s->index == 0 && w->tables == 0)
-			out_set(w, m->out);
+		if (s == worker_decider(w) && w->tables == 0)
+			out_set(w, m->out, m->decides);
 		return true;
 	}
 	text_fail(w, PBOX_C_MISMATCH, "%s", why);
@@ -197,7 +197,7 @@ boxes_alone(struct session *s)
 {
 	struct pbox_worker *w = s->w;
 
-	if (s->index == 0 && w->boxes == 1 && w->n_named < 2)
+	if (w->boxes == 1 && w->n_named < 2)
 		return true;
 	text_fail(w, PBOX_C_MISMATCH,
 		"the box at %s knows of no others, and this worker of %u: give each of them the same list ('boxes' in its configuration)",
@@ -246,18 +246,20 @@ boxes_ready(const struct pbox_worker *w)
 	return true;
 }
 
-/** The first box has another run now, or another box says that it must have: the numbers are its. */
+/** The box that decides has another run now, or another box says that it must have: the numbers are its. */
 static void
 boxes_follow(struct pbox_worker *w, uint64_t drained)
 {
 	(void)drained;
 	if (w->boxes < 2)
 		return;
-	if (w->astray && w->box[0]->phase == SESSION_OPEN)
-		rejoin_begin(w->box[0], REJOIN_FORGOTTEN);
-	for (unsigned i = 1; w->renumbered && i < w->boxes; i++) {
+	if (w->astray && worker_decider(w)->phase == SESSION_OPEN)
+		rejoin_begin(worker_decider(w), REJOIN_FORGOTTEN);
+	for (unsigned i = 0; w->renumbered && i < w->boxes; i++) {
 		struct session *s = w->box[i];
 
+		if (s == worker_decider(w))
+			continue;
 		if (s->retired)
 			continue; /* it joins the run that there is then */
 		if (s->phase == SESSION_OPEN) {

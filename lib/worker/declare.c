@@ -116,6 +116,13 @@ declare_check_block(const struct session *s, const struct pbox_client_table *wha
 	return 0;
 }
 
+/** The box that is asked; of a new attempt the first one. */
+static unsigned
+declare_box(const struct pbox_worker *w, const struct declaring *g)
+{
+	return g->t == NULL ? worker_first_box(w) : g->box;
+}
+
 /** Has the box all that the table needs (R4.10)? */
 static int
 declare_check(const struct session *s, const struct pbox_client_table *what,
@@ -149,6 +156,7 @@ declare_begin(struct session *s, struct declaring *g)
 			"job '%s' is at %u boxes, and this program knows jobs at one box alone: remove 'boxes' from the configuration of the box",
 			w->job, w->boxes);
 	g->d->waits = g->d->asks_map = false;
+	g->first = g->box = s->index;
 	g->t = w->tables < MAX_TABLES ? table_new(what, w->tables, discipline) : NULL;
 	if (g->t == NULL || pager_open(&g->pages, s) != 0)
 		return pbox_client_fail(&g->d->err, PBOX_C_MEMORY,
@@ -197,7 +205,7 @@ declare_finish(struct session *s, struct declaring *g)
 								 s->w->homes.spread.next != NULL);
 		if (s->w->tables == 0) {
 			s->w->homes.epoch = g->homes.epoch;
-			out_set(s->w, g->homes.out);
+			out_set(s->w, g->homes.out, g->homes.decider);
 		}
 		spread_end(&g->homes);
 	}
@@ -244,7 +252,7 @@ declare_map_page(void *ctx, const struct page *p, uint32_t *count)
 {
 	struct declaring *g = ctx;
 
-	if (g->box > 0)
+	if (g->box != g->first)
 		return map_agree(
 			g->pages.s, g->t, &g->map, &g->agreed, &p->request, count, &g->d->err);
 	return map_take(g->pages.s, g->t, &g->map, &p->request, count, &g->d->err);
@@ -275,9 +283,9 @@ declare_at(struct pbox_worker *w, struct declaring *g, unsigned box)
 	pager_close(&g->pages);
 	free(g->agreed.got);
 	g->agreed = (struct map_seen){0};
-	if (g->mapping && box > 0)
+	if (g->mapping && box != g->first)
 		g->agreed.got = calloc(g->t->chunks + 1, 1);
-	if (g->mapping && box > 0 && g->agreed.got == NULL)
+	if (g->mapping && box != g->first && g->agreed.got == NULL)
 		return pbox_client_fail(&g->d->err, PBOX_C_MEMORY,
 			"no memory for table %u of %u tensors", w->tables, g->t->n);
 	g->box = box;
@@ -331,13 +339,13 @@ declare_homes(struct session *s, struct declaring *g)
 /**
  * At a box that was started again tables before this one come first. DECLARE goes as soon as they are declared there: other workers may
  * have this table already, and have to show the box, which waits for this declaration, where its chunks are before they report any.
- * While the first box is joined again nothing goes on at the others: who joined as one without a table must not have one when it is there,
+ * While the box that decides is joined again nothing goes on at the others: who joined as one without a table must not have one when it is there,
  * as it would restore it in a run that began with it.
  */
 static bool
 declare_waits(const struct session *s, const struct declaring *g)
 {
-	return rejoin_pauses(s->w->box[0]) || rejoin_pauses(s) ||
+	return rejoin_pauses(worker_decider(s->w)) || rejoin_pauses(s) ||
 	       (rejoin_restoring(s) && (g->mapping || rejoin_declares(s)));
 }
 
@@ -360,14 +368,14 @@ proceed(struct session *s, struct declaring *g)
 		g->mapping = g->d->asks_map = true;
 		/* a box may have given it, and its session may end before the others have */
 		g->mapped = s->number;
-		if (g->box > 0)
-			return declare_at(s->w, g, 0);
+		if (g->box != g->first)
+			return declare_at(s->w, g, g->first);
 		pager_reset(&g->pages);
 		if (declare_waits(s, g))
 			return 1;
 	}
-	if (!pager_map(&g->pages, g->t, g->box > 0 ? &g->agreed : &g->map.seen, declare_map_page, g,
-		    &rc, &p)) {
+	if (!pager_map(&g->pages, g->t, g->box != g->first ? &g->agreed : &g->map.seen,
+		    declare_map_page, g, &rc, &p)) {
 		declaring_progress(g);
 		return 1;
 	}
@@ -386,7 +394,8 @@ declare_tick(struct session *s)
 	struct declaring *g = &s->w->declaring;
 	int rc = 0;
 
-	if (g->d == NULL || s->index != g->box || declare_waits(s, g) || s->w->now < g->again_ns)
+	if (g->d == NULL || s->index != declare_box(s->w, g) || declare_waits(s, g) ||
+		s->w->now < g->again_ns)
 		return;
 	if (g->t == NULL)
 		rc = declare_begin(s, g);
@@ -406,8 +415,8 @@ declare_due(const struct session *s)
 {
 	const struct declaring *g = &s->w->declaring;
 
-	if (g->d == NULL || s->index != g->box || declare_waits(s, g) || !s->w->opened ||
-		!s->listed)
+	if (g->d == NULL || s->index != declare_box(s->w, g) || declare_waits(s, g) ||
+		!s->w->opened || !s->listed)
 		return UINT64_MAX;
 	if (g->t == NULL)
 		return g->again_ns;

@@ -116,8 +116,10 @@ struct declaring {
 	struct pbox_worker_table *t;
 	struct table_map map;
 	struct pager pages;
-	unsigned box;             /* that is asked now: one after the other */
-	struct map_seen agreed;   /* chunks of its map that are as the first box has them */
+	unsigned first,
+		box; /* first: the one whose map the others' are compared with; box: that is asked now: one after the other */
+	struct map_seen
+		agreed; /* chunks of its map that are as the box that was asked first has them */
 	struct spread homes;      /* which box has which of them */
 	uint64_t again_ns, again; /* after RUNNING: when, and the pause after that */
 	uint64_t mapped;          /* the run in which it has asked for the map already; 0: none */

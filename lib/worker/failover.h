@@ -56,7 +56,7 @@ bool rejoin_possible(const struct session *s);
 /** Free what a return after a restart needs while it goes on. */
 void rejoin_close(struct session *s);
 void rejoin_begin(struct session *s, enum rejoin_cause cause);
-/** A worker without a table has the number of its run from the first box alone: while that is asked, the others are not. */
+/** A worker without a table has the number of its run from the box that decides alone: while that is asked, the others are not. */
 bool rejoin_waits(const struct session *s);
 /** It joins another run than before (boxes.c). */
 void rejoin_renew(struct session *s);

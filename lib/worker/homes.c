@@ -124,9 +124,9 @@ homes_switch(struct pbox_worker *w)
 		for (uint32_t k = 0; k < w->table[i]->chunks; k++)
 			if (x->next[i][k].epoch != w->table[i]->chunk[k].epoch)
 				chunk_moves(w, w->table[i], k, &x->next[i][k]);
-	/* what is later is known to nobody: a box has heard only that there was one, before the first was started again */
+	/* what is later is known to nobody: a box has heard only that there was one, before the one that decides was started again */
 	w->homes.epoch = w->homes.seen = x->epoch;
-	out_set(w, x->out);
+	out_set(w, x->out, x->decider);
 	spread_end(x);
 	if (moved == 0)
 		return;
@@ -137,19 +137,20 @@ homes_switch(struct pbox_worker *w)
 	queue_rebuild(w);
 }
 
-/** Nothing is at a box, but one may be dead that this worker is to join, or to declare at. The first box knows which; what others say may be
+/** Nothing is at a box, but one may be dead that this worker is to join, or to declare at. The one that decides knows which; what others say may be
  * of the run before. */
 static void
 homes_without_table(struct pbox_worker *w)
 {
 	struct homes *h = &w->homes;
+	struct session *s = worker_decider(w);
 
 	h->seen = h->first;
-	if (!homes_behind(h) || w->box[0]->phase != SESSION_OPEN)
+	if (!homes_behind(h) || s->phase != SESSION_OPEN)
 		return;
 	h->epoch = h->first;
-	out_drop(w->box[0]); /* an answer that nobody has looked at may be older */
-	w->box[0]->listed = h->again = false;
+	out_drop(s); /* an answer that nobody has looked at may be older */
+	s->listed = h->again = false;
 }
 
 static void
@@ -198,7 +199,7 @@ homes_due(const struct pbox_worker *w)
 {
 	if (w->boxes < 2 || w->shut || (!w->opened && w->tables > 0))
 		return UINT64_MAX;
-	if (w->tables == 0 && w->box[0]->phase != SESSION_OPEN)
+	if (w->tables == 0 && worker_decider(w)->phase != SESSION_OPEN)
 		return UINT64_MAX;
 	if (w->homes.spread.next == NULL)
 		return homes_behind(&w->homes) ? 0 : UINT64_MAX;
@@ -214,9 +215,9 @@ homes_renew(struct session *s)
 		spread_end(&w->homes.spread);
 		w->homes.again = true;
 	}
-	if (s->index == 0 && w->tables == 0) /* the run may be another one */
+	if (s == worker_decider(w) && w->tables == 0) /* the run may be another one */
 		w->homes.epoch = w->homes.seen = HOMES_FIRST;
-	if (s->index == 0)
+	if (s == worker_decider(w))
 		w->homes.first = w->homes.epoch;
 	/* what moves there is reported with all that the box has had */
 	for (uint32_t i = 0; i < w->tables; i++)
@@ -236,7 +237,8 @@ homes_why(const struct pbox_worker *w, const struct pbox_worker_table *t, char *
 		return false;
 	if (w->homes.spread.next != NULL) {
 		const struct session *s =
-			w->box[w->homes.spread.phase == SPREAD_ASK ? 0 : w->homes.spread.box];
+			w->box[w->homes.spread.phase == SPREAD_ASK ? w->homes.spread.decider
+								   : w->homes.spread.box];
 
 		pbox_text_add(text, cap, "chunks of the job move (map %u), and the box at %s %s",
 			w->homes.seen, s->name,
@@ -278,7 +280,7 @@ homes_frame_heard(struct session *s, const struct pbox_hdr *h)
 {
 	if (s->w->boxes > 1 &&
 		(h->type == PBOX_PING || h->type == PBOX_PONG || h->type == PBOX_MOVED))
-		homes_heard(&s->w->homes, h->map_epoch, s->index == 0);
+		homes_heard(&s->w->homes, h->map_epoch, s->index);
 }
 
 static bool

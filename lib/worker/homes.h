@@ -37,8 +37,8 @@ void boxes_tick(struct session *s);
 bool boxes_ready(const struct pbox_worker *w);
 
 /* out.c: boxes that the job goes on without (R16.12) */
-/** Those with a bit in @p out are boxes that the job goes on without; session_tick() does what follows. */
-void out_set(struct pbox_worker *w, uint16_t out);
+/** Those with a bit in @p out are boxes that the job goes on without, and @p decider decides (R16.14); session_tick() does what follows. */
+void out_set(struct pbox_worker *w, uint16_t out, unsigned decider);
 /** A box does not answer: what can be done about it, in words. */
 void out_why(const struct session *s, char *text, size_t cap);
 /** Ask no longer. */
@@ -47,7 +47,7 @@ void out_drop(struct session *s);
 /* ---- chunks that move: spread.c, homes.c (R16.9 to R16.11) ---------------------------------- */
 
 enum spread_phase {
-	SPREAD_ASK,     /* the first box: which has which */
+	SPREAD_ASK,     /* the box that decides: which has which */
 	SPREAD_PREPARE, /* all: take what comes to you */
 	SPREAD_SHOW,    /* all: close what you have no more */
 };
@@ -59,8 +59,10 @@ struct spread {
 	uint32_t tables;
 	uint16_t flags, epoch; /* epoch: of the map */
 	uint16_t out,
-		out_epoch; /* boxes that are out (bits), by the latest map that was heard of */
-	uint16_t learned;  /* the latest that a box knew, and the first one perhaps not; 0: none */
+		out_epoch; /* boxes that are out (bits), by the latest map that was heard of, */
+	uint8_t decider;   /* and which one decides, by that one */
+	uint16_t
+		learned; /* the latest that a box knew, and the one that decides perhaps not; 0: none */
 	enum spread_phase phase;
 	bool only;           /* one box is shown what is known */
 	bool changed, newer; /* there is another map now; a box knows of it */
@@ -83,7 +85,7 @@ int spread_step(struct pbox_worker *w, struct spread *x);
 uint64_t spread_due(const struct pbox_worker *w, const struct spread *x);
 /** Ask again; what is known stays. */
 void spread_again(struct spread *x);
-/** Does it give chunks to a box that is out? Then the first one was started again, and has not heard that yet. */
+/** Does it give chunks to a box that is out? Then the one that decides was started again, and has not heard that yet. */
 bool spread_is_out(const struct spread *x);
 #define SPREAD_OUT_AGAIN (20 * NS_PER_MS)
 void spread_end(struct spread *x);
@@ -94,10 +96,11 @@ void spread_end(struct spread *x);
 struct homes {
 	uint16_t epoch; /* the chunks of its tables are by the map of that */
 	uint16_t seen;  /* the latest that a box has said */
-	uint16_t first; /* the latest that the first box has said, since its session began */
-	uint16_t out;   /* by that of `epoch`: boxes that the job goes on without (bits) */
-	bool again;     /* some table is by an earlier one */
-	uint64_t left;  /* fragments that move */
+	uint16_t first; /* the latest that the box that decides has said, since its session began */
+	uint16_t out;   /* by that of `epoch`: boxes that the job goes on without (bits), */
+	uint8_t decider; /* and which one decides (R16.14) */
+	bool again;      /* some table is by an earlier one */
+	uint64_t left;   /* fragments that move */
 	struct spread spread;
 };
 /** Of a session: fragments that have moved to its box, and which is reported next, by endpoint. */
@@ -111,11 +114,11 @@ homes_behind(const struct homes *h)
 {
 	return h->again || (int16_t)(h->seen - h->epoch) > 0;
 }
-/** A box, perhaps the first one, has said the epoch of a map. */
+/** A box, perhaps the one that decides, has said the epoch of a map. */
 static inline void
-homes_heard(struct homes *h, uint16_t epoch, bool first)
+homes_heard(struct homes *h, uint16_t epoch, unsigned box)
 {
-	if (first && (int16_t)(epoch - h->first) > 0)
+	if (box == h->decider && (int16_t)(epoch - h->first) > 0)
 		h->first = epoch;
 	if ((int16_t)(epoch - h->seen) > 0)
 		h->seen = epoch;

@@ -42,18 +42,18 @@ static uint32_t
 join_needs(const struct session *s)
 {
 	return (s->w->conf.slots != 0 ? 1u << PBOX_CAN_SLOTS : 0) |
-	       (s->index > 0 ? 1u << PBOX_CAN_BOXES : 0) |
+	       (s != worker_decider(s->w) ? 1u << PBOX_CAN_BOXES : 0) |
 	       (s->w->conf.policy == PBOX_POLICY_REASSIGN ? 1u << PBOX_CAN_WORK : 0);
 }
 
-/** All boxes of a job make fragments for the smallest MTU that they hear of: the others hear that of the first one, too. */
+/** All boxes of a job make fragments for the smallest MTU that they hear of: the others hear that of the one that decides, too. */
 static uint16_t
 join_mtu(const struct session *s)
 {
-	const struct session *first = s->w->box[0];
+	const struct session *first = worker_decider(s->w);
 	unsigned mtu = s->w->lane[0]->link.port->mtu;
 
-	if (s->index > 0 && first->mtu + first->tag < mtu)
+	if (s != first && first->mtu + first->tag < mtu)
 		mtu = first->mtu + first->tag;
 	return (uint16_t)(mtu < 65535 ? mtu : 65535);
 }
@@ -284,8 +284,10 @@ join_begin(struct join *j, struct session *s, int worker)
 
 	join_end(j);
 	*j = (struct join){.s = s, .nonce = w->nonce, .worker = worker, .interval = JOIN_INTERVAL};
-	/* a worker without tables has nothing of its run: any run of the first box will do */
-	j->number = s->index > 0 ? w->box[0]->number : w->tables > 0 ? s->number : 0;
+	/* a worker without tables has nothing of its run: any run of the box that decides will do */
+	j->number = s != worker_decider(w) ? worker_decider(w)->number
+		    : w->tables > 0        ? s->number
+					   : 0;
 	next_id(j);
 }
 
@@ -431,7 +433,7 @@ join_settle(struct join *j)
 	if (window > MAX_WINDOW)
 		window = MAX_WINDOW;
 	s->token = m->token;
-	s->w->renumbered |= s->index == 0 && s->number != m->number;
+	s->w->renumbered |= s == worker_decider(s->w) && s->number != m->number;
 	s->number = m->number;
 	out_drop(s); /* what was answered in the session before */
 	s->listed = false;

@@ -155,7 +155,7 @@ map_differs(const struct session *s, const struct pbox_worker_table *t, uint32_t
 {
 	return pbox_client_fail(err, PBOX_C_MISMATCH,
 		"the boxes at %s and %s lay table %u out differently (chunk %u of %u): give all boxes of a job the same cores, chunk-bytes and 'boxes'",
-		s->w->box[0]->name, s->name, t->number, chunk, t->chunks);
+		s->w->box[worker_first_box(s->w)]->name, s->name, t->number, chunk, t->chunks);
 }
 
 int

@@ -77,7 +77,7 @@ norm_may_ask(const struct session *s)
 static void
 norm_send(struct pbox_worker *w, struct pbox_worker_norm *q)
 {
-	struct session *s = w->box[0];
+	struct session *s = worker_decider(w);
 	const struct chunk *at[PBOX_MAX_ENDPOINTS];
 	uint64_t all, pause = AGAIN_FIRST << (q->tries < 6 ? q->tries : 6);
 

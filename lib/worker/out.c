@@ -7,10 +7,12 @@
 /* A box that the job goes on without (R16.12): who it is, what can be done, and that it is asked no more. */
 
 void
-out_set(struct pbox_worker *w, uint16_t out)
+out_set(struct pbox_worker *w, uint16_t out, unsigned decider)
 {
+	assert(decider < w->boxes && (out >> decider & 1) == 0);
 	w->homes.out = out;
-	for (unsigned i = 1; i < w->boxes; i++)
+	w->homes.decider = (uint8_t)decider;
+	for (unsigned i = 0; i < w->boxes; i++)
 		w->box[i]->out = (out >> i & 1) != 0;
 }
 
@@ -26,11 +28,11 @@ out_why(const struct session *s, char *text, size_t cap)
 {
 	const struct pbox_worker *w = s->w;
 
-	if (s->index > 0)
+	if (s != worker_decider(w))
 		pbox_text_add(text, cap,
-			"; the job waits until it is started again, or goes on without it after 'pbox-ctl failover %s %u' at the first box (%s)",
-			w->job, s->index, w->box[0]->name);
+			"; the job waits until it is started again, or goes on without it after 'pbox-ctl failover %s %u' at the box that decides (%s)",
+			w->job, s->index, worker_decider(w)->name);
 	else if (w->boxes > 1)
 		pbox_text_add(text, cap,
-			"; it is the first one, and no other can take its place: start it again");
+			"; it is the one that decides, and no other can take its place: start it again");
 }

@@ -173,7 +173,7 @@ trains(struct session *s)
 		n = port->train_max;
 	if (n > s->window)
 		n = s->window;
-	if (p->tries == 0 && s->index > 0 && n > port->train)
+	if (p->tries == 0 && s->w->boxes > 1 && n > port->train)
 		n = port->train; /* what the way to each box carries */
 	if (p->tries == 0)
 		port->train = s->w->conf.gso != 0 && n >= 2 ? n : 1;

@@ -61,7 +61,7 @@ question_expires(struct pbox_worker *w, struct pbox_worker_question *q)
 	const char *what = q->kind == PBOX_WORKER_STEAL ? "TASK" : "WORK";
 
 	if (q->request.listed)
-		request_drop(w->box[0], &q->request);
+		request_drop(worker_decider(w), &q->request);
 	if (q->state != QUESTION_PAUSED)
 		q->err = (struct pbox_client_error){.code = PBOX_C_DEADLINE};
 	else if (q->ok.again_ms != 0 || q->kind != PBOX_WORKER_ENTER)
@@ -87,7 +87,7 @@ question_send(struct pbox_worker *w, struct pbox_worker_question *q, uint8_t typ
 		.answer_cap = sizeof(q->answer),
 		.watched = true};
 	q->state = QUESTION_SENT;
-	request_ask(w->box[0], &q->request);
+	request_ask(worker_decider(w), &q->request);
 }
 
 static void

@@ -195,7 +195,7 @@ refusal_follow(struct join *j, const struct pbox_error_msg *m)
 	struct sockaddr_in at = s->box.addr;
 	char address[INET_ADDRSTRLEN];
 
-	if (s->index > 0 || j->follows == FOLLOWS_MOST || j->renew)
+	if (s != worker_decider(s->w) || j->follows == FOLLOWS_MOST || j->renew)
 		return;
 	memcpy(&at.sin_addr, &m->detail, sizeof(at.sin_addr));
 	s->box = (struct pbox_client_peer){.addr = at};

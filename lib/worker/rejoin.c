@@ -57,7 +57,8 @@ rejoin_begin(struct session *s, enum rejoin_cause cause)
 bool
 rejoin_waits(const struct session *s)
 {
-	return s->index > 0 && s->w->tables == 0 && s->w->box[0]->rejoin.joining;
+	return s != worker_decider(s->w) && s->w->tables == 0 &&
+	       worker_decider(s->w)->rejoin.joining;
 }
 
 void
@@ -218,7 +219,7 @@ begin_again(struct session *s)
 		rejoin_finish(s);
 }
 
-/** The run that this worker asks for has ended, says another box than the first one. That one knows which run goes on: it says so,
+/** The run that this worker asks for has ended, says another box than the one that decides. That one knows which run goes on: it says so,
  * or gives the number of another, or that the run has ended. */
 static void
 ask_first(struct session *s)
@@ -251,7 +252,7 @@ join_ended(struct session *s)
 {
 	assert(s->join.done && s->rejoin.joining);
 	s->rejoin.joining = false;
-	if (s->index > 0 && s->join.rc == PBOX_C_RUN_ENDED) {
+	if (s != worker_decider(s->w) && s->join.rc == PBOX_C_RUN_ENDED) {
 		ask_first(s);
 		return;
 	}
@@ -450,7 +451,7 @@ retire(struct session *s)
 {
 	struct pbox_worker *w = s->w;
 
-	assert(s->index > 0 && s->out); /* no other box can take the place of the first */
+	assert(s != worker_decider(w) && s->out);
 	if (s->rejoin.joining || s->phase == SESSION_JOINING)
 		join_end(&s->join);
 	s->rejoin.joining = false;
@@ -473,7 +474,7 @@ retire(struct session *s)
 void
 rejoin_turn(struct session *s)
 {
-	assert(s->index > 0 && s->out != s->retired);
+	assert(s->out != s->retired);
 	if (s->out) {
 		retire(s);
 		return;

@@ -204,7 +204,8 @@ request_frame(struct session *s, const struct rx_frame *f)
 	r->answer_code = pbox_code_get(&f->hdr);
 	r->map_epoch = f->hdr.map_epoch;
 	request_unlist(s, r);
-	if (s->index == 0) /* from then on a box that is started again needs it */
+	if (s->index ==
+		worker_first_box(s->w)) /* from then on a box that is started again needs it */
 		remember_set(s, r);
 	request_next(s, r);
 }
@@ -230,9 +231,10 @@ pbox_worker_request(struct pbox_worker *w, struct pbox_worker_request *r)
 {
 	assert(!r->listed && (r->answer != NULL || r->answer_cap == 0));
 	r->own = false;
-	for (unsigned i = 1; i < w->boxes && r->type == PBOX_LEAVE; i++)
-		header_leave(w->box[i]);
-	request_start(w->box[0], r);
+	for (unsigned i = 0; i < w->boxes && r->type == PBOX_LEAVE; i++)
+		if (w->box[i] != worker_decider(w))
+			header_leave(w->box[i]);
+	request_start(r->type == PBOX_SET ? w->box[worker_first_box(w)] : worker_decider(w), r);
 }
 
 void

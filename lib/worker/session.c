@@ -23,28 +23,28 @@ session_open(struct session *s, uint64_t deadline)
 	assert(s->phase != SESSION_OPEN && !s->retired);
 	s->phase = SESSION_JOINING;
 	s->deadline = deadline;
-	join_begin(&s->join, s, s->index > 0 ? s->w->worker : s->w->conf.worker);
+	join_begin(&s->join, s, s != worker_decider(s->w) ? s->w->worker : s->w->conf.worker);
 }
 
 /** The worker leaves all its boxes, so that its number is free for the next attempt. */
 static void
 open_fails(struct session *s, const struct pbox_client_error *err)
 {
-	if (s->index > 0)
+	if (s != worker_decider(s->w))
 		text_fail(s->w, err->code,
 			"the box at %s took this worker in, and another of the job's did not: %s",
-			s->w->box[0]->name, err->text);
+			worker_decider(s->w)->name, err->text);
 	else
 		text_fail(s->w, err->code, "%s", err->text);
 	for (unsigned i = 0; i < s->w->boxes; i++)
 		header_leave(s->w->box[i]);
 }
 
-/** Another box than the first one has a later run than this worker was given. The first one has it too, and gives it. */
+/** Another box than the one that decides has a later run than this worker was given. That one has it too, and gives it. */
 static bool
 open_follows(struct session *s)
 {
-	if (s->index == 0 || s->join.rc != PBOX_C_RUN_ENDED || s->w->now >= s->deadline)
+	if (s == worker_decider(s->w) || s->join.rc != PBOX_C_RUN_ENDED || s->w->now >= s->deadline)
 		return false;
 	s->w->astray = true;
 	session_open(s, s->deadline);
@@ -294,7 +294,7 @@ session_tick(struct session *s)
 		rejoin_turn(s);
 	if (s->retired)
 		return;
-	if (s->phase == SESSION_CLOSED && s->index > 0) /* boxes.c has found it */
+	if (s->phase == SESSION_CLOSED && s->w->boxes > 1) /* boxes.c has found it */
 		session_open(s, s->deadline);
 	if (s->phase == SESSION_JOINING)
 		tick_joining(s);
@@ -329,7 +329,7 @@ session_after(struct session *s, const struct lane *l, uint64_t drained)
 	}
 	if (l->number > 0)
 		return;
-	if (s->index == 0)
+	if (s == worker_decider(s->w))
 		times_tick(s->w);
 	request_tick(s);
 	keep_alive(s);
@@ -351,7 +351,7 @@ session_due(const struct session *s, const struct lane *l)
 	if (s->retired)
 		return due;
 	if (s->phase == SESSION_CLOSED)
-		return s->index > 0 ? 0 : UINT64_MAX;
+		return s->w->boxes > 1 ? 0 : UINT64_MAX;
 	if (s->phase == SESSION_JOINING)
 		return s->join.done      ? 0
 		       : rejoin_waits(s) ? s->deadline

@@ -7,7 +7,7 @@
 #include "worker_impl.h"
 
 /*
- * Which box has which chunk of some tables (R16.9): the worker asks the first box, and shows it to all, or shows one what it knows. First
+ * Which box has which chunk of some tables (R16.9): the worker asks the one that decides, and shows it to all, or shows one what it knows. First
  * all boxes take what comes to them, then those that lose chunks close them: none is without a box that has memory for it.
  */
 
@@ -29,6 +29,7 @@ spread_begin(const struct pbox_worker *w, struct spread *x, struct pbox_worker_t
 	x->flags = flags;
 	x->out = w->homes.out;
 	x->out_epoch = w->homes.epoch;
+	x->decider = w->homes.decider;
 	for (uint32_t i = 0; i < tables; i++) {
 		x->next[i] = calloc(table[i]->chunks + (size_t)1, sizeof(*x->next[i]));
 		if (x->next[i] == NULL) {
@@ -100,7 +101,7 @@ page_send(struct pbox_worker *w, struct spread *x)
 	if (x->phase != SPREAD_ASK) {
 		m.epoch = x->epoch;
 		m.out = x->out;
-		m.flags = (uint16_t)(x->flags |
+		m.flags = (uint16_t)(x->flags | pbox_homes_decided(x->decider) |
 				     (x->phase == SPREAD_PREPARE ? PBOX_HOMES_PREPARE : 0));
 		m.count = (uint16_t)(left < page_most(w, x) ? left : page_most(w, x));
 		for (unsigned i = 0; i < m.count; i++)
@@ -108,7 +109,7 @@ page_send(struct pbox_worker *w, struct spread *x)
 				.epoch = x->next[x->at][x->first + i].epoch};
 	}
 	length = pbox_homes_encode(x->payload, sizeof(x->payload), &m);
-	x->s = w->box[x->phase == SPREAD_ASK ? 0 : x->box];
+	x->s = w->box[x->phase == SPREAD_ASK ? x->decider : x->box];
 	x->asked = true;
 	request_begin(
 		x->s, &x->request, PBOX_HOMES, x->payload, length, 0, x->answer, sizeof(x->answer));
@@ -121,10 +122,11 @@ page_take(struct pbox_worker *w, struct spread *x, const struct pbox_homes *m)
 	const struct pbox_worker_table *t = x->table[x->at];
 
 	assert(x->at < x->tables && x->box < w->boxes && m->first == x->first);
-	homes_heard(&w->homes, m->epoch, x->s->index == 0);
+	homes_heard(&w->homes, m->epoch, x->s->index);
 	if ((int16_t)(m->epoch - x->out_epoch) > 0) {
 		x->out = m->out;
 		x->out_epoch = m->epoch;
+		x->decider = pbox_homes_decides(m);
 	}
 	if (x->phase == SPREAD_ASK) {
 		if (x->at == 0 && x->first == 0)
@@ -138,7 +140,7 @@ page_take(struct pbox_worker *w, struct spread *x, const struct pbox_homes *m)
 		if (x->phase == SPREAD_ASK && (int16_t)(h->epoch - n->epoch) > 0)
 			*n = (struct pbox_home){.box = h->box, .epoch = h->epoch};
 		if (x->phase != SPREAD_ASK && (int16_t)(h->epoch - n->epoch) > 0) {
-			/* the first box may have been started again, and know it no more: it is shown that, too */
+			/* the box that decides may have been started again, and know it no more: it is shown that, too */
 			if (!x->only)
 				*n = (struct pbox_home){.box = h->box, .epoch = h->epoch};
 			if (x->learned == 0 || (int16_t)(h->epoch - x->learned) > 0)
@@ -156,8 +158,19 @@ page_take(struct pbox_worker *w, struct spread *x, const struct pbox_homes *m)
 static void
 take_in(struct pbox_worker *w, const struct spread *x)
 {
-	for (unsigned i = 1; i < w->boxes; i++)
+	for (unsigned i = 0; i < w->boxes; i++)
 		w->box[i]->out &= (x->out >> i & 1) != 0;
+}
+
+/** Nobody waits for those that are out. */
+static unsigned
+spread_first(const struct pbox_worker *w, const struct spread *x)
+{
+	unsigned box = 0;
+
+	while (box < w->boxes && (x->out >> box & 1) != 0)
+		box++;
+	return box;
 }
 
 /** On to the next page, table, box, pass; false: that was the last. */
@@ -174,7 +187,7 @@ page_next(struct pbox_worker *w, struct spread *x, const struct pbox_homes *m)
 	if (x->only)
 		return false;
 	if (x->phase == SPREAD_ASK) {
-		x->box = 0;
+		x->box = spread_first(w, x);
 		if (x->learned != 0 && (int16_t)(x->learned - x->epoch) > 0)
 			x->epoch = x->learned;
 		x->phase = SPREAD_PREPARE;
@@ -187,7 +200,7 @@ page_next(struct pbox_worker *w, struct spread *x, const struct pbox_homes *m)
 	while (x->box < w->boxes && (x->out >> x->box & 1) != 0);
 	if (x->box < w->boxes)
 		return true;
-	x->box = 0;
+	x->box = spread_first(w, x);
 	if (x->phase == SPREAD_SHOW)
 		return false;
 	x->phase = SPREAD_SHOW;
@@ -198,7 +211,7 @@ page_next(struct pbox_worker *w, struct spread *x, const struct pbox_homes *m)
 static bool
 may_talk(const struct pbox_worker *w, const struct spread *x)
 {
-	const struct session *s = w->box[x->phase == SPREAD_ASK ? 0 : x->box];
+	const struct session *s = w->box[x->phase == SPREAD_ASK ? x->decider : x->box];
 
 	if (s->phase != SESSION_OPEN || s->retired || !s->listed || rejoin_pauses(s))
 		return false;
@@ -227,7 +240,7 @@ spread_step(struct pbox_worker *w, struct spread *x)
 		return 1;
 	x->asked = false;
 	if (x->request.answer_type == PBOX_NOT_READY) {
-		homes_heard(&w->homes, x->request.map_epoch, x->s->index == 0);
+		homes_heard(&w->homes, x->request.map_epoch, x->s->index);
 		x->pause = x->pause == 0 ? SPREAD_FIRST_PAUSE : x->pause * 2;
 		if (x->pause > SPREAD_LAST_PAUSE)
 			x->pause = SPREAD_LAST_PAUSE;

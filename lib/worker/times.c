@@ -108,7 +108,7 @@ times_tick(struct pbox_worker *w)
 	m->next = now + EVERY;
 	m->told = m->all.rounds;
 	m->all.boxes = (uint16_t)w->boxes;
-	request_begin(w->box[0], &m->request, PBOX_STATS, m->payload,
+	request_begin(worker_decider(w), &m->request, PBOX_STATS, m->payload,
 		pbox_stats_encode(m->payload, sizeof(m->payload), &m->all), 0, m->answer,
 		sizeof(m->answer));
 }

@@ -28,7 +28,7 @@ struct times {
 /** An operation was submitted; the last one has ended. With the first lane's lock. */
 void times_submitted(struct pbox_worker *w);
 void times_ended(struct pbox_worker *w);
-/** STATS to the first box, if there is something new. */
+/** STATS to the box that decides, if there is something new. */
 void times_tick(struct pbox_worker *w);
 
 #endif /* TIMES_H */

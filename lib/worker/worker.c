@@ -232,7 +232,7 @@ pbox_worker_tick(struct pbox_worker *w, uint64_t now, uint64_t drained)
 bool
 pbox_worker_session(const struct pbox_worker *w, struct pbox_worker_session *out)
 {
-	const struct session *s = w->box[0];
+	const struct session *s = worker_decider(w);
 
 	if (s->phase != SESSION_OPEN || w->failed || rejoin_pauses(s))
 		return false;
@@ -252,8 +252,8 @@ pbox_worker_session(const struct pbox_worker *w, struct pbox_worker_session *out
 const struct sockaddr_in *
 pbox_worker_endpoint(const struct pbox_worker *w, unsigned endpoint)
 {
-	assert(endpoint < w->box[0]->endpoints);
-	return &w->box[0]->ep[endpoint].peer.addr;
+	assert(endpoint < worker_decider(w)->endpoints);
+	return &worker_decider(w)->ep[endpoint].peer.addr;
 }
 
 /* ---- tables ----------------------------------------------------------------------------------- */
@@ -343,13 +343,13 @@ pbox_worker_job(const struct pbox_worker *w)
 const char *
 pbox_worker_box(const struct pbox_worker *w)
 {
-	return w->box[0]->name;
+	return worker_decider(w)->name;
 }
 
 void
 pbox_worker_stats(const struct pbox_worker *w, struct pbox_client_stats *out)
 {
-	const struct session *first = w->box[0];
+	const struct session *first = worker_decider(w);
 	struct pbox_client_stats *m = out;
 	double window = 0, srtt = 0, rttvar = 0;
 	unsigned endpoints = 0;

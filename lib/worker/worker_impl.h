@@ -253,13 +253,12 @@ struct pbox_worker {
 	bool has_run;
 	const struct worker_part *const *part; /* all of them, then NULL */
 
-	struct session
-		*box[WORKER_BOXES]; /* a session a box; the first one gives the run its number */
+	struct session *box[WORKER_BOXES]; /* a session a box, by its place in the list */
 	unsigned boxes;
-	bool opened;               /* all of them were open */
-	bool renumbered;           /* the first box has given another run: the others follow */
-	bool astray;               /* another box has a later run than the first one gave */
-	struct pbox_boxes_ok list; /* of the first box, if there are several */
+	bool opened;     /* all of them were open */
+	bool renumbered; /* the box that decides has given another run: the others follow */
+	bool astray;     /* another box has a later run than that one gave */
+	struct pbox_boxes_ok list; /* of the box that was asked first, if there are several */
 	struct homes homes;
 	struct carries carries;
 	struct norms norms;
@@ -310,6 +309,23 @@ worker_next_box(const struct pbox_worker *w, unsigned box)
 		box++;
 	while (box < w->boxes && w->box[box]->out);
 	return box;
+}
+
+/** The first one of them. */
+static inline unsigned
+worker_first_box(const struct pbox_worker *w)
+{
+	unsigned box = 0;
+
+	while (box < w->boxes && w->box[box]->out)
+		box++;
+	return box;
+}
+/** The box that decides (R16.14): numbers of workers and runs, homes, and what one box alone is asked. */
+static inline struct session *
+worker_decider(const struct pbox_worker *w)
+{
+	return w->box[w->homes.decider];
 }
 
 /* nodes.c */

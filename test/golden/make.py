@@ -250,6 +250,7 @@ def malformed_frames(s):
     bad("task_ok with 25 ranges", 0x16, proto.TaskOk(ranges=[[i, i + 1] for i in range(25)]).pack())
     two = [["10.0.0.1", 7269], ["10.0.0.2", 7269]]
     bad("boxes_ok of a box beyond them", 0x18, proto.BoxesOk(2, 1, 8192, 1500, "0.1.0", two).pack())
+    bad("boxes_ok, one beyond them decides", 0x18, proto.BoxesOk(0, 1, 8192, 1500, "0.1.0", two, decides=2).pack())
     bad("boxes_ok of no box", 0x18, proto.BoxesOk(0, 1, 8192, 1500, "0.1.0").pack())
     bad("boxes_ok out of order", 0x18, proto.BoxesOk(0, 1, 8192, 1500, "0.1.0", two).pack()[:-8] + bytes(8))
     bad("stats of no box", 0x19, proto.Stats().pack())
@@ -418,6 +419,10 @@ def homes_frames(s):
     s.control("homes said by a map without box 1", "R16.12", proto.Homes(0, 2, 0, 8, 1, 2, [[0, 0, 1, 0], [2, 0, 8, 0]]))
     s.control("boxes_ok, the third one is out", "R16.12", proto.BoxesOk(0, 4, 8192, 9000, "0.1.0", [
         ["10.0.0.1", 7269], ["10.0.0.2", 7269], ["192.168.7.9", 7269]], 4))
+    s.control("homes said by a map by which box 2 decides", "R16.14", proto.Homes(
+        0, 2, 0, 257, 1 | 2 << 12, 1, [[1, 0, 1, 0], [2, 0, 257, 0]]))
+    s.control("boxes_ok, the second one decides", "R16.14", proto.BoxesOk(2, 4, 8192, 9000, "0.1.0", [
+        ["10.0.0.1", 7269], ["10.0.0.2", 7269], ["192.168.7.9", 7269]], 1, 1))
 
 
 def auth_frames(s):

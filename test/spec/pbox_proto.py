@@ -758,9 +758,10 @@ class BoxesOk:
     release: str = ""
     boxes: list = field(default_factory=list)  # of [address, port]
     out: int = 0
+    decides: int = 0
 
     def pack(self):
-        return struct.pack("<HHIIHH24s", len(self.boxes), self.box, self.cores, self.chunk_elements, self.mtu, self.out,
+        return struct.pack("<HBBIIHH24s", len(self.boxes), self.box, self.decides, self.cores, self.chunk_elements, self.mtu, self.out,
                            _padded(self.release, 24, 24)) + b"".join(
                                struct.pack("<BB4sH", i, 0, bytes(map(int, at.split("."))), port)
                                for i, (at, port) in enumerate(self.boxes))
@@ -768,14 +769,14 @@ class BoxesOk:
     @classmethod
     def unpack(cls, data):
         r = _Reader(data)
-        n, box, cores, chunk, mtu, out, release = r.get("HHIIHH24s")
-        _malformed_if(not 1 <= n <= MAX_BOXES or box >= n, "boxes")
+        n, box, decides, cores, chunk, mtu, out, release = r.get("HBBIIHH24s")
+        _malformed_if(not 1 <= n <= MAX_BOXES or box >= n or decides >= n, "boxes")
         boxes = []
         for i in range(n):
             number, _, at, port = r.get("BB4sH")
             _malformed_if(number != i, "order of boxes")
             boxes.append([".".join(map(str, at)), port])
-        return cls(box, cores, chunk, mtu, _unpad(release, 24), boxes, out)
+        return cls(box, cores, chunk, mtu, _unpad(release, 24), boxes, out, decides)
 
 
 @dataclass

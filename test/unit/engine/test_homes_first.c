@@ -74,7 +74,8 @@ test_the_command(void)
 	fx_end();
 	begin(1, &reduce);
 	UNIT_EQ_U64(move(0, 0, 0, 0), (uint64_t)-EINVAL);
-	CU_ASSERT_STRING_EQUAL(err.text, "chunks move by a command to the first box, at 10.0.0.1");
+	CU_ASSERT_STRING_EQUAL(err.text,
+		"chunks of job 'vision' move by a command to the box that decides: box 0, at 10.0.0.1");
 	fx_end();
 }
 
@@ -499,6 +500,40 @@ test_who_is_out_is_learned(void)
 	fx_end();
 }
 
+/* Which box decides is part of the map (R16.14). */
+static void
+test_another_box_decides(void)
+{
+	struct pbox_homes q = {.chunks = 12,
+		.count = 1,
+		.epoch = 257,
+		.out = 1,
+		.flags = PBOX_HOMES_RESTORE | pbox_homes_decided(1)};
+	uint8_t payload[64];
+
+	begin(1, &reduce);
+	q.home[0] = (struct pbox_home){.box = home[0], .epoch = 1};
+	/* no map is without the box that decides, and that is one of the list */
+	q.out = 2;
+	fx_control(&w[0], PBOX_HOMES, payload, pbox_homes_encode(payload, sizeof(payload), &q));
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	q.out = 1;
+	q.flags = PBOX_HOMES_RESTORE | pbox_homes_decided(3);
+	fx_control(&w[0], PBOX_HOMES, payload, pbox_homes_encode(payload, sizeof(payload), &q));
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	UNIT_EQ_U64(move(0, 0, 0, 0), (uint64_t)-EINVAL);
+	q.flags = PBOX_HOMES_RESTORE | pbox_homes_decided(1);
+	fx_control(&w[0], PBOX_HOMES, payload, pbox_homes_encode(payload, sizeof(payload), &q));
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_HOMES_OK);
+	ask(1);
+	UNIT_EQ_U64(m.epoch, 257);
+	UNIT_EQ_U64(m.out, 1);
+	UNIT_EQ_U64(pbox_homes_decides(&m), 1);
+	UNIT_EQ_U64(move(0, chunk_of(1, 0), chunk_of(1, 0), 2), 1);
+	UNIT_EQ_U64(move(0, 0, 0, 0), (uint64_t)-EINVAL); /* it is out */
+	fx_end();
+}
+
 const struct unit_test unit_tests[] = {
 	{"the command", test_the_command},
 	{"scale", test_scale},
@@ -511,5 +546,6 @@ const struct unit_test unit_tests[] = {
 	{"more maps than can be compared", test_many_maps},
 	{"who is out is learned", test_who_is_out_is_learned},
 	{"the first box, started again", test_the_first_box_again},
+	{"another box decides", test_another_box_decides},
 	{NULL, NULL},
 };

@@ -469,6 +469,7 @@ check_boxes_ok(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t c
 	if (pbox_boxes_ok_decode(buf, len, &m) != 0)
 		return -1;
 	N(box);
+	N(decides);
 	N(cores);
 	N(chunk_elements);
 	N(mtu);

@@ -166,6 +166,8 @@ struct pbox_client {
 	struct freed *freed;
 	struct pbox_member_entry
 		heard; /* what the box said last of another worker; host "": nothing */
+	char circle
+		[240]; /* that worker waited for this one then, as the box says it; "": it did not */
 };
 
 /* call.c */

@@ -55,17 +55,21 @@ waiting_member(struct pbox_client *c, unsigned worker, const struct pbox_worker_
 	       pbox_status_ok_decode(answer, len, &m, &cur) == 0 &&
 	       pbox_status_ok_next(&cur, e) == 0 && e->worker == worker;
 	*circle = good && (m.flags & PBOX_STATUS_CIRCLE) != 0;
-	if (good && cap > 0) {
+	if (good)
 		pbox_text_tame(m.text);
+	if (good && cap > 0) {
 		words[0] = 0;
 		pbox_text_add(words, cap, "%s", m.text);
 	}
-	free(answer);
 	if (good) {
 		pthread_mutex_lock(&c->lock);
+		/* the first of a circle that gives up leaves: why it did is what the others have to hear then */
+		if (e->state == PBOX_MEMBER_JOINED || e->worker != c->heard.worker)
+			snprintf(c->circle, sizeof(c->circle), "%.239s", *circle ? m.text : "");
 		c->heard = *e;
 		pthread_mutex_unlock(&c->lock);
 	}
+	free(answer);
 	return good;
 }
 
@@ -200,11 +204,21 @@ waiting_is_silent(struct pbox_client *c, unsigned worker, char *text, size_t cap
 	return true;
 }
 
+/** What the worker that was asked about last waited for, when it waited in a circle. */
+static bool
+waiting_circle(struct pbox_client *c, char *text, size_t cap)
+{
+	pthread_mutex_lock(&c->lock);
+	snprintf(text, cap, "%s", c->circle);
+	pthread_mutex_unlock(&c->lock);
+	return text[0] != 0;
+}
+
 void
 waiting_member_text(struct pbox_client *c, unsigned worker, char *text, size_t cap)
 {
 	struct pbox_member_entry e;
-	char host[PBOX_TEXT_NAME], words[240] = "";
+	char host[PBOX_TEXT_NAME], words[240] = "", before[sizeof(c->circle)];
 	bool circle;
 
 	if (!waiting_member(c, worker, NULL, &e, &circle, words, sizeof(words))) {
@@ -219,6 +233,13 @@ waiting_member_text(struct pbox_client *c, unsigned worker, char *text, size_t c
 		pbox_text_add(text, cap,
 			" (host %s), and nobody goes on: %s. All workers must push and reduce in one order",
 			pbox_text_name(host, e.host), words);
+		return;
+	}
+	if (e.state == PBOX_MEMBER_LEFT && e.reason != PBOX_LEFT_KICKED &&
+		waiting_circle(c, before, sizeof(before))) {
+		pbox_text_add(text, cap,
+			" (host %s, %s %.1f s), and nobody went on before: %s. All workers must push and reduce in one order",
+			pbox_text_name(host, e.host), why_left(&e), e.silent_ms / 1000.0, before);
 		return;
 	}
 	host_text(&e, text, cap);

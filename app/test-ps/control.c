@@ -29,12 +29,28 @@ control_clock_ns(const struct lane *l)
 
 /* ---- what lib/worker sends: all to the control endpoint ------------------------------------------ */
 
+/* The box has named another one: jobs are at several there, and a lane's plan is of one. */
+static void
+control_fleet(struct lane *l)
+{
+	const uint8_t *b = (const uint8_t *)&l->t->box_ip;
+
+	lane_fail(l,
+		"%u.%u.%u.%u is one of several boxes that share each job ('boxes' in its configuration), and pbox-testps tests one box alone: start it without 'boxes' for this test, or measure all of them together with pbox-perf ADDRESS,ADDRESS,...",
+		b[0], b[1], b[2], b[3]);
+}
+
 static void
 control_port_send(void *ctx, const struct pbox_client_tx *d, unsigned n)
 {
 	const struct control *c = ctx;
 	struct lane *l = c->l;
 
+	for (unsigned i = 0; i < n; i++)
+		if (d[i].to->addr.sin_addr.s_addr != l->t->box_ip) {
+			control_fleet(l);
+			return;
+		}
 	for (unsigned i = 0; i < n; i++) {
 		struct rte_mbuf *m = lane_packet(l, l->frames);
 		uint8_t *p;

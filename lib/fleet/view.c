@@ -77,13 +77,14 @@ view_member(const json_t *kv, const char *value, size_t len, const char *number,
 	char *end;
 	unsigned long n = strtoul(number, &end, 10);
 
-	if (*number >= '0' && *number <= '9' && *end == '\0' && n < PBOX_FLEET_BOXES &&
-		json_is_object(j)) {
+	if (*number >= '0' && *number <= '9' && *end == '\0' && n < PBOX_FLEET_BOXES) {
 		struct pbox_fleet_member *m = &view->member[n];
 
-		m->here = true;
-		m->lease = (uint64_t)pbox_etcd_number(kv, "lease");
+		/* whoever writes it over compares this */
 		m->revision = pbox_etcd_number(kv, "mod_revision");
+		m->lease = (uint64_t)pbox_etcd_number(kv, "lease");
+		/* a key without a lease stays when its box is away: it is no sign of one */
+		m->here = m->lease != 0 && json_is_object(j);
 		view_text(j, "address", m->address, sizeof(m->address));
 		view_text(j, "release", m->release, sizeof(m->release));
 		view_text(j, "boxes", m->list, sizeof(m->list));
@@ -99,7 +100,9 @@ view_candidate(const json_t *kv, const char *value, size_t len, uint64_t lease,
 	uint64_t whose = (uint64_t)pbox_etcd_number(kv, "lease");
 	json_t *j;
 
-	if (whose == lease && lease != 0)
+	if (whose == 0) /* nobody: it would be the oldest for ever */
+		return;
+	if (whose == lease)
 		view->candidate = created;
 	if (view->decides != 0 && view->decides_since < created)
 		return;

@@ -32,6 +32,8 @@ static const struct {
 		"it refuses the password, or has no such user: look at user and password of [cluster] in pbox.conf"},
 	{"user name is empty", EACCES,
 		"it wants a user: set user and password of [cluster] in pbox.conf"},
+	{"CommonName of client", EACCES,
+		"it has users, and refuses over JSON a client's certificate with a common name: make that of cert in [cluster] without one (openssl req -subj /O=pbox)"},
 	{"permission denied", EACCES,
 		"the user has no right to the fleet's keys: etcdctl role grant-permission ROLE readwrite --prefix=true /pbox/FLEET/"},
 	{"database space exceeded", ENOSPC,

@@ -244,7 +244,7 @@ homes_why(const struct pbox_worker *w, const struct pbox_worker_table *t, char *
 			w->homes.seen, s->name,
 			w->homes.spread.request.answer_type == PBOX_NOT_READY
 				? "is not ready for that"
-				: "is shown which");
+				: "has not answered to that yet");
 		return true;
 	}
 	if (w->homes.left == 0 || (t->restoring & FRAGS_MOVING) == 0)

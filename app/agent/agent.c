@@ -164,6 +164,27 @@ agent_list(const struct agent *a, char *out, size_t size)
 			out + n, size - n, "%s%s", i > 0 ? ", " : "", a->box.address[i]);
 }
 
+/* With another list this box has another number: its former key, which this lease keeps, is that of another box now. 1: one is gone. */
+static int
+agent_leave_number(struct agent *a, struct pbox_error *err)
+{
+	char key[PBOX_FLEET_KEY];
+	int ret;
+
+	for (unsigned i = 0; i < PBOX_FLEET_BOXES; i++) {
+		if (i == a->box.number || !a->view.member[i].here ||
+			a->view.member[i].lease != a->lease)
+			continue;
+		ret = ask_delete(&a->etcd, pbox_fleet_key_box(key, a->fleet, i), err);
+		if (ret == 0)
+			pbox_log(PBOX_LOG_INFO,
+				"this box is number %u of the list now, and number %u no more",
+				a->box.number, i);
+		return ret < 0 ? ret : 1;
+	}
+	return 0;
+}
+
 /* 1: a key was written, and the view is old; 0: nothing is to be done. */
 static int
 agent_register(struct agent *a, struct pbox_error *err)
@@ -334,6 +355,8 @@ agent_look(struct agent *a, uint64_t now, struct pbox_error *err)
 	a->alarm.code = 0;
 	ask_alarm(&a->etcd, &a->alarm);
 	if (a->lease != 0 && a->box.n > 0)
+		ret = agent_leave_number(a, err);
+	if (ret == 0 && a->lease != 0 && a->box.n > 0)
 		ret = agent_register(a, err);
 	if (ret == 0 && a->lease != 0)
 		ret = agent_run_for_office(a, err);

@@ -111,8 +111,9 @@ ask_alarm(struct etcd *e, struct pbox_error *err)
 }
 
 int
-ask_check(struct etcd *e, const char *fleet)
+ask_check(struct etcd *e, const struct pbox_options *opt)
 {
+	const char *fleet = opt->clusters[0].name;
 	static struct pbox_fleet_view view;
 	struct pbox_error err = {0};
 	unsigned good = 0, leaders = 0;
@@ -147,6 +148,9 @@ ask_check(struct etcd *e, const char *fleet)
 			(unsigned long long)view.map.epoch);
 	else
 		printf("OK   fleet %s: no map yet\n", fleet);
+	if (view.has_map && command_list(&view.map, opt, &err) != 0)
+		printf("WARN %s: the map is made anew when all boxes that are there have one list\n",
+			err.text);
 	ret = ask_alarm(e, &err);
 	if (ret != 0)
 		printf("FAIL %s\n", err.text);

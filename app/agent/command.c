@@ -35,8 +35,7 @@ command_box(
 		"'%.40s' is no number or address of a box: pbox-ctl cluster shows them", text);
 }
 
-/* A person whose list is another one means another box, or one that is none: nothing is changed. */
-static int
+int
 command_list(
 	const struct pbox_fleet_map *map, const struct pbox_options *opt, struct pbox_error *err)
 {
@@ -53,9 +52,7 @@ command_list(
 	if (pbox_fleet_same_list(map, (const char(*)[PBOX_FLEET_ADDRESS])address, (unsigned)n))
 		return 0;
 	pbox_fleet_list_text(map, (const char(*)[PBOX_FLEET_ADDRESS])address, (unsigned)n, text);
-	return pbox_fail(err, EINVAL,
-		"%s: nothing was changed. Give all boxes the same list (boxes in pbox.conf), or use a configuration with that of the map",
-		text);
+	return pbox_fail(err, EINVAL, "%s", text);
 }
 
 static int
@@ -82,6 +79,7 @@ command_once(struct etcd *e, const struct pbox_options *opt, char **argv,
 	const char *fleet = opt->clusters[0].name;
 	static struct pbox_fleet_view view;
 	struct pbox_etcd_compare compare;
+	struct pbox_error list;
 	char key[PBOX_FLEET_KEY];
 	int ret = ask_view(e, fleet, 0, &view, err);
 
@@ -91,9 +89,11 @@ command_once(struct etcd *e, const struct pbox_options *opt, char **argv,
 		return pbox_fail(err, ENOENT,
 			"fleet %s has no map yet: it is written when an agent of it runs", fleet);
 	*map = view.map;
-	ret = command_list(map, opt, err);
-	if (ret != 0)
-		return ret;
+	/* a person whose list is another one means another box, or one that is none */
+	if (command_list(map, opt, &list) != 0)
+		return pbox_fail(err, EINVAL,
+			"%s: nothing was changed. Give all boxes the same list (boxes in pbox.conf), or use a configuration with that of the map",
+			list.text);
 	ret = command_change(map, argv, err);
 	if (ret != 0)
 		return ret;

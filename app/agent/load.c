@@ -109,11 +109,15 @@ load_map(const struct agent *a, const struct load_job *j, const uint32_t *weight
 	struct pbox_fleet_map *next, struct pbox_error *err)
 {
 	static char names[AGENT_JOBS][PBOX_FLEET_NAME];
+	uint32_t measured[PBOX_FLEET_BOXES];
 
+	/* of a box that the job goes on without nothing was measured */
+	for (unsigned i = 0; i < a->view.map.n_boxes; i++)
+		measured[i] = (j->job.out >> i & 1) != 0 ? PBOX_FLEET_KEEP : weight[i];
 	for (unsigned i = 0; i < a->box.n_jobs; i++)
 		memcpy(names[i], a->box.job[i].name, sizeof(names[i]));
 	*next = a->view.map;
-	return pbox_fleet_map_balance(next, j->job.name, weight, why,
+	return pbox_fleet_map_balance(next, j->job.name, measured, why,
 		(const char(*)[PBOX_FLEET_NAME])names, a->box.n_jobs, err);
 }
 

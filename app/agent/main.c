@@ -206,7 +206,7 @@ main(int argc, char **argv)
 		return 1;
 	}
 	if (check) {
-		status = ask_check(&agent.etcd, agent.fleet);
+		status = ask_check(&agent.etcd, &opt);
 		main_say_timeout(agent.conf);
 	} else if (optind < argc) {
 		status = command_run(&agent.etcd, &opt, argc - optind, argv + optind);

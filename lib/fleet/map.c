@@ -365,7 +365,10 @@ pbox_fleet_map_balance(struct pbox_fleet_map *map, const char *job, const uint32
 	ret = map_entry(map, job, &j, err);
 	if (ret != 0)
 		return ret;
-	memcpy(j->weight, weight, map->n_boxes * sizeof(j->weight[0]));
+	for (unsigned i = 0; i < map->n_boxes; i++)
+		/* one that is away was not measured: it has its weight when it is back */
+		if (map->box[i].state == PBOX_FLEET_SERVES && weight[i] != PBOX_FLEET_KEEP)
+			j->weight[i] = weight[i];
 	j->balanced = true;
 	map->epoch++;
 	snprintf(map->why, sizeof(map->why), "job '%s': %s", job, why);

@@ -32,6 +32,7 @@
 /** The weight of a box that a job says nothing of. */
 #define PBOX_FLEET_FULL     1000
 #define PBOX_FLEET_HEAVIEST 1000000
+#define PBOX_FLEET_KEEP     UINT32_MAX /**< for pbox_fleet_map_balance(): as it is */
 
 /** What a box is to do. */
 enum pbox_fleet_state {
@@ -79,7 +80,7 @@ int pbox_fleet_map_weights(
 /** A person leaves a job's weights to pbox-agent from now on. @p weights: to begin with; NULL: as they are. */
 int pbox_fleet_map_leave(
 	struct pbox_fleet_map *map, const char *job, const char *weights, struct pbox_error *err);
-/** Set a job's weights as measurements say: counts the epoch. @p why: the reason, cut where it is too long. Where the map has no
+/** Set a job's weights as measurements say: counts the epoch. A box that does not serve keeps its own, and so does one with PBOX_FLEET_KEEP. @p why: the reason, cut where it is too long. Where the map has no
  * room for one more job, one of those goes that are not in @p names (@p n of them) and that no person has set. -EPERM: a person has set this
  * job's weights; -ENOSPC: no room. */
 int pbox_fleet_map_balance(struct pbox_fleet_map *map, const char *job, const uint32_t *weight,

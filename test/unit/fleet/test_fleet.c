@@ -219,6 +219,29 @@ test_weights_that_the_agent_sets(void)
 		-ENOSPC);
 }
 
+/* Nothing is measured of a box that is away: when it is back, it has its share again. */
+static void
+test_weights_of_boxes_that_are_away(void)
+{
+	static const char names[1][PBOX_FLEET_NAME] = {"a"};
+	static const uint32_t weight[4] = {1000, 0, 0, PBOX_FLEET_KEEP};
+	static struct pbox_fleet_map map;
+
+	make_map(&map, 4);
+	map.box[1].state = PBOX_FLEET_DRAINED;
+	map.box[2].state = PBOX_FLEET_GONE;
+	CU_ASSERT_EQUAL(pbox_fleet_map_balance(&map, "a", weight, "", names, 1, &err), 0);
+	UNIT_EQ_U64(pbox_fleet_weight(&map, "a", 0), 1000);
+	UNIT_EQ_U64(pbox_fleet_weight(&map, "a", 1), 0);
+	UNIT_EQ_U64(pbox_fleet_weight(&map, "a", 3), PBOX_FLEET_FULL);
+	map.box[1].state = map.box[2].state = PBOX_FLEET_SERVES;
+	UNIT_EQ_U64(pbox_fleet_weight(&map, "a", 1), PBOX_FLEET_FULL);
+	UNIT_EQ_U64(pbox_fleet_weight(&map, "a", 2), PBOX_FLEET_FULL);
+	/* one that serves, and is let go, has 0 */
+	CU_ASSERT_EQUAL(pbox_fleet_map_balance(&map, "a", weight, "", names, 1, &err), 0);
+	UNIT_EQ_U64(pbox_fleet_weight(&map, "a", 1), 0);
+}
+
 static void
 test_a_person_changes_states(void)
 {
@@ -278,6 +301,9 @@ test_view(void)
 	add_key(kvs, "/pbox/f/boxes/1", "no JSON", 4, 9, 77);
 	add_key(kvs, "/pbox/f/election/4d", candidate, 12, 12, 77);
 	add_key(kvs, "/pbox/f/election/4e", "{\"box\":1}", 11, 30, 78);
+	add_key(kvs, "/pbox/f/boxes/0", member, 3, 8,
+		0); /* without a lease: by hand, or by who knows */
+	add_key(kvs, "/pbox/f/election/1", "{\"box\":0}", 2, 2, 0);
 	add_key(kvs, "/pbox/f/map", text, 5, 33, 0);
 	add_key(kvs, "/pbox/f/later", "what another release has", 5, 34, 0);
 	CU_ASSERT_EQUAL(pbox_fleet_view_read(all, "f", 77, &view, &err), 0);
@@ -286,6 +312,7 @@ test_view(void)
 	UNIT_EQ_U64(view.map_revision, 33);
 	UNIT_EQ_U64(view.map.epoch, 7);
 	CU_ASSERT(view.member[2].here && !view.member[1].here && !view.member[0].here);
+	UNIT_EQ_U64(view.member[0].revision, 8); /* what the box that comes compares */
 	CU_ASSERT_STRING_EQUAL(view.member[2].address, m.address);
 	CU_ASSERT_STRING_EQUAL(view.member[2].list, m.list);
 	UNIT_EQ_U64(view.member[2].lease, 77);
@@ -356,6 +383,13 @@ test_errors_of_etcd(void)
 		-EACCES);
 	CU_ASSERT_EQUAL(
 		judge(400, "{\"error\":\"etcdserver: user name is empty\",\"code\":3}"), -EACCES);
+	/* users and a client's certificate with a name: plain text */
+	CU_ASSERT_EQUAL(
+		pbox_etcd_error(400, NULL,
+			"CommonName of client sending a request against gateway will be ignored and not used as expected\n",
+			&err),
+		-EACCES);
+	CU_ASSERT(strstr(err.text, "without one (openssl req -subj /O=pbox)") != NULL);
 	CU_ASSERT_EQUAL(
 		judge(403, "{\"error\":\"etcdserver: permission denied\",\"code\":7}"), -EACCES);
 	CU_ASSERT_EQUAL(
@@ -614,6 +648,7 @@ const struct unit_test unit_tests[] = {
 	{"a lease that has ended", test_a_lease_that_has_ended},
 	{"one box at a time, and never the last", test_one_at_a_time_and_never_the_last},
 	{"a box that is back must stay", test_a_box_that_is_back_must_stay},
+	{"weights of boxes that are away", test_weights_of_boxes_that_are_away},
 	{"another list of boxes", test_another_list},
 	{"the entry that differs", test_the_entry_that_differs},
 	{NULL, NULL},

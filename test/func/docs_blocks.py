@@ -16,7 +16,7 @@ A comment is on the line before the fence (blank lines may be between):
 After `run: WHERE` may follow, separated by commas:
 
     start                              it does not end: go on when the output block has occurred
-    setup                              the guides after this one begin with it too
+    setup                              other guides begin with it too: of operate.md all, of fleet.md members.md
     status N                           the exit status that it must have
     needs WHAT                         skip it where WHAT (torch, numpy, client, perf, cc) is missing
 

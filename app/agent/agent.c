@@ -427,6 +427,34 @@ agent_blame_etcd(struct agent *a, uint64_t now)
 			a->alarm.text);
 }
 
+/* All boxes without a lease, in one sentence. */
+static void
+agent_blame_gone(struct agent *a)
+{
+	const struct pbox_fleet_map *map = &a->view.map;
+	char boxes[120] = "";
+	unsigned gone = 0;
+	size_t n = 0;
+
+	for (unsigned i = 0; a->seen && a->view.has_map && i < map->n_boxes; i++) {
+		if (map->box[i].state != PBOX_FLEET_GONE)
+			continue;
+		if (n < sizeof(boxes))
+			n += (size_t)snprintf(boxes + n, sizeof(boxes) - n, "%sbox %u (%s)",
+				gone > 0 ? ", " : "", i, map->box[i].address);
+		gone++;
+	}
+	if (gone > 0)
+		agent_blame(a, BLAME_GONE, true,
+			gone == 1
+				? "is it running, and pbox-agent beside it? It comes back by itself"
+				: "are they running, and pbox-agent beside each? They come back by themselves",
+			gone == 1
+				? "%s is gone: it has no lease, and the others have its chunks"
+				: "%s are gone: they have no lease, and the others have their chunks",
+			boxes);
+}
+
 static void
 agent_judge(struct agent *a, uint64_t now)
 {
@@ -453,12 +481,7 @@ agent_judge(struct agent *a, uint64_t now)
 	if (a->seen && !agent_holds(a, now))
 		agent_blame(a, BLAME_LEASE, true, "the log of pbox-agent says why",
 			"this box has no lease: it serves on, and takes no chunks");
-	for (unsigned i = 0; a->seen && a->view.has_map && i < map->n_boxes; i++)
-		if (map->box[i].state == PBOX_FLEET_GONE)
-			agent_blame(a, BLAME_GONE, true,
-				"is it running, and pbox-agent beside it? It comes back by itself",
-				"box %u (%s) is gone: it has no lease, and the others have its chunks",
-				i, map->box[i].address);
+	agent_blame_gone(a);
 	for (unsigned i = 0; a->seen && i < a->box.n_jobs; i++)
 		for (unsigned b = 0; b < map->n_boxes; b++)
 			if (((a->box.job[i].out & ~apply_back(a, &a->box.job[i])) >> b & 1) != 0 &&

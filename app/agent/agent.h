@@ -86,6 +86,9 @@ void watch_stop(struct etcd *e, uint64_t pause_ns);
 
 /* The endpoints of etcd, and whether it takes what the agent does: lines to standard output. Exit status. */
 int ask_check(struct etcd *e, const struct pbox_options *opt);
+/* Is the list of the configuration that of the map? -EINVAL: @p err has the first entry that differs. */
+int ask_list(
+	const struct pbox_fleet_map *map, const struct pbox_options *opt, struct pbox_error *err);
 int ask_view(struct etcd *e, const char *fleet, uint64_t lease, struct pbox_fleet_view *view,
 	struct pbox_error *err);
 int ask_grant(struct etcd *e, uint64_t ttl_s, uint64_t *lease, struct pbox_error *err);
@@ -263,9 +266,6 @@ json_t *load_state(const struct agent *a);
 
 /* ---- command.c ----------------------------------------------------------------------------------- */
 
-/* Is the list of the configuration that of the map? -EINVAL: @p err has the first entry that differs. */
-int command_list(
-	const struct pbox_fleet_map *map, const struct pbox_options *opt, struct pbox_error *err);
 /* drain, serve, weigh, balance: a change of the map by a person. Exit status. */
 int command_run(struct etcd *e, const struct pbox_options *opt, int argc, char **argv);
 

@@ -111,6 +111,25 @@ ask_alarm(struct etcd *e, struct pbox_error *err)
 }
 
 int
+ask_list(const struct pbox_fleet_map *map, const struct pbox_options *opt, struct pbox_error *err)
+{
+	uint8_t addr[PBOX_OPTIONS_BOXES][4];
+	char address[PBOX_FLEET_BOXES][PBOX_FLEET_ADDRESS], text[PBOX_FLEET_DIFFERENCE];
+	int n = opt->boxes[0] != '\0' ? pbox_options_boxes(opt->boxes, addr, err) : 0;
+
+	if (n <= 0) /* a host that has no box may command, too */
+		return n;
+	PBOX_ASSERT(n <= PBOX_FLEET_BOXES);
+	for (int i = 0; i < n; i++)
+		snprintf(address[i], sizeof(address[i]), "%u.%u.%u.%u:%u", addr[i][0], addr[i][1],
+			addr[i][2], addr[i][3], opt->control_port);
+	if (pbox_fleet_same_list(map, (const char(*)[PBOX_FLEET_ADDRESS])address, (unsigned)n))
+		return 0;
+	pbox_fleet_list_text(map, (const char(*)[PBOX_FLEET_ADDRESS])address, (unsigned)n, text);
+	return pbox_fail(err, EINVAL, "%s", text);
+}
+
+int
 ask_check(struct etcd *e, const struct pbox_options *opt)
 {
 	const char *fleet = opt->clusters[0].name;
@@ -148,8 +167,8 @@ ask_check(struct etcd *e, const struct pbox_options *opt)
 			(unsigned long long)view.map.epoch);
 	else
 		printf("OK   fleet %s: no map yet\n", fleet);
-	if (view.has_map && command_list(&view.map, opt, &err) != 0)
-		printf("WARN %s: the map is made anew when all boxes that are there have one list\n",
+	if (view.has_map && ask_list(&view.map, opt, &err) != 0)
+		printf("WARN %s: the map is written again when all boxes that are there have one list\n",
 			err.text);
 	ret = ask_alarm(e, &err);
 	if (ret != 0)

@@ -35,26 +35,6 @@ command_box(
 		"'%.40s' is no number or address of a box: pbox-ctl cluster shows them", text);
 }
 
-int
-command_list(
-	const struct pbox_fleet_map *map, const struct pbox_options *opt, struct pbox_error *err)
-{
-	uint8_t addr[PBOX_OPTIONS_BOXES][4];
-	char address[PBOX_FLEET_BOXES][PBOX_FLEET_ADDRESS], text[PBOX_FLEET_DIFFERENCE];
-	int n = opt->boxes[0] != '\0' ? pbox_options_boxes(opt->boxes, addr, err) : 0;
-
-	if (n <= 0) /* a host that has no box may command, too */
-		return n;
-	PBOX_ASSERT(n <= PBOX_FLEET_BOXES);
-	for (int i = 0; i < n; i++)
-		snprintf(address[i], sizeof(address[i]), "%u.%u.%u.%u:%u", addr[i][0], addr[i][1],
-			addr[i][2], addr[i][3], opt->control_port);
-	if (pbox_fleet_same_list(map, (const char(*)[PBOX_FLEET_ADDRESS])address, (unsigned)n))
-		return 0;
-	pbox_fleet_list_text(map, (const char(*)[PBOX_FLEET_ADDRESS])address, (unsigned)n, text);
-	return pbox_fail(err, EINVAL, "%s", text);
-}
-
 static int
 command_change(struct pbox_fleet_map *map, char **argv, struct pbox_error *err)
 {
@@ -90,7 +70,7 @@ command_once(struct etcd *e, const struct pbox_options *opt, char **argv,
 			"fleet %s has no map yet: it is written when an agent of it runs", fleet);
 	*map = view.map;
 	/* a person whose list is another one means another box, or one that is none */
-	if (command_list(map, opt, &list) != 0)
+	if (ask_list(map, opt, &list) != 0)
 		return pbox_fail(err, EINVAL,
 			"%s: nothing was changed. Give all boxes the same list (boxes in pbox.conf), or use a configuration with that of the map",
 			list.text);
@@ -126,5 +106,8 @@ command_run(struct etcd *e, const struct pbox_options *opt, int argc, char **arg
 		return 1;
 	}
 	printf("map of epoch %llu: %s\n", (unsigned long long)map.epoch, map.why);
+	if (strcmp(argv[0], "weigh") == 0)
+		printf("they hold for each job of that name, now and later ('pbox-ctl jobs' names those that run); pbox-agent balance %s leaves them to the agent\n",
+			argv[1]);
 	return 0;
 }

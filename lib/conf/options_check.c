@@ -75,7 +75,7 @@ check_ports(const struct pbox_options *o, const struct pbox_conf *conf, struct p
 
 	if (o->n_ports == 0)
 		return pbox_fail(err, EINVAL,
-			"no port is configured (file: %s): add a [port 0] section with an address, or --port 0:address=10.0.0.1/24",
+			"no port is configured (file: %s): add a [port 0] section with an address there (pbox alone also takes --port 0:address=10.0.0.1/24)",
 			o->config);
 	for (unsigned i = 0; i < o->n_ports; i++) {
 		const struct pbox_port_options *p = &o->ports[i];

@@ -244,7 +244,9 @@ on_weigh(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_
 		return;
 	for (int i = 0; i < boxes; i++)
 		if (!params_number(what[i], UINT32_MAX, &weight[i])) {
-			reply_error(d, "a weight is a number, and '%.40s' is none", what[i]);
+			reply_error(d,
+				"a weight is a whole number from 0 on, and '%.40s' is none: for 1.5 to 1 write 3,2",
+				what[i]);
 			return;
 		}
 	pbox_registrar_view_job(c->registrar, job, &j);

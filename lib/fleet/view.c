@@ -80,7 +80,7 @@ view_member(const json_t *kv, const char *value, size_t len, const char *number,
 	if (*number >= '0' && *number <= '9' && *end == '\0' && n < PBOX_FLEET_BOXES) {
 		struct pbox_fleet_member *m = &view->member[n];
 
-		/* whoever writes it over compares this */
+		/* who writes it over compares this */
 		m->revision = pbox_etcd_number(kv, "mod_revision");
 		m->lease = (uint64_t)pbox_etcd_number(kv, "lease");
 		/* a key without a lease stays when its box is away: it is no sign of one */
@@ -100,7 +100,7 @@ view_candidate(const json_t *kv, const char *value, size_t len, uint64_t lease,
 	uint64_t whose = (uint64_t)pbox_etcd_number(kv, "lease");
 	json_t *j;
 
-	if (whose == 0) /* nobody: it would be the oldest for ever */
+	if (whose == 0) /* nobody: it would be the oldest forever */
 		return;
 	if (whose == lease)
 		view->candidate = created;

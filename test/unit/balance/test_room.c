@@ -105,6 +105,12 @@ test_text(void)
 		"17 MB go from box 1 to box 2 to see whether a round gets shorter than 0.41 s",
 		"the last change did not make a round as short as predicted (0.41 s before, 0.19 s after): 17 MB go back"};
 
+	char said[PBOX_BALANCE_TEXT];
+
+	a.bytes[0] = 1363, a.bytes[1] = 4;
+	pbox_balance_text(&a, said, sizeof(said));
+	CU_ASSERT(strstr(said, "others: less than 1 % of the bytes") != NULL);
+	a.bytes[0] = 92, a.bytes[1] = 8;
 	for (unsigned i = 0; i <= PBOX_BALANCE_BACK; i++) {
 		char got[PBOX_BALANCE_TEXT];
 

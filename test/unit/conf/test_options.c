@@ -169,7 +169,7 @@ test_contradictions(void)
 	struct pbox_conf *conf;
 
 	bad(JOB,
-		"no port is configured (file: FILE): add a [port 0] section with an address, or --port 0:address=10.0.0.1/24");
+		"no port is configured (file: FILE): add a [port 0] section with an address there (pbox alone also takes --port 0:address=10.0.0.1/24)");
 	bad(PORT,
 		"no job is configured (file: FILE), so no worker could join: add a [job NAME] section with a secret");
 	bad(JOB "[port 0]\nmtu = 9000",

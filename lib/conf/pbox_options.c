@@ -68,7 +68,7 @@ static const struct pbox_conf_option global_options[] = {
 	ROW(STRING, "boxes", boxes,
 		.example = "10.0.0.1, 10.0.0.2, 10.0.0.3",
 		.brief = "the boxes that its jobs are at",
-		.more = "An address of each, in one order at all of them: this box serves a part of each job. They have the same release, number of data cores, chunk-bytes, control-port and secrets. Jobs at several boxes have policy wait, tables in rounds, and no snapshots."),
+		.more = "An address of each, in one order at all of them: this box serves a part of each job. They have the same release, number of data cores, chunk-bytes, control-port and secrets. Jobs at several boxes have policy wait and no snapshots."),
 	RANGE(U32, "control-port", control_port, 1, 65000,
 		.flags = PBOX_CONF_BASIC,
 		.def = "7269",

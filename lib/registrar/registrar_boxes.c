@@ -5,6 +5,7 @@
 /* A job at several boxes (section 16): what this one asks of a JOIN, its part of the tables, and who the others are. */
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -88,15 +89,30 @@ registrar_boxes_join(struct pbox_registrar *r, struct registrar_join *q)
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 bool
-registrar_boxes_declare(
-	const struct pbox_registrar *r, const struct pbox_declare *m, struct pbox_error *what)
+registrar_boxes_declare(const struct pbox_registrar *r, const struct pbox_job *job,
+	const struct pbox_declare *m, struct pbox_error *what)
 {
-	if (!are_several(r) || m->discipline == PBOX_DISCIPLINE_ROUNDS)
+	if (!are_several(r) || m->discipline == PBOX_DISCIPLINE_ROUNDS ||
+		(job->map_epoch == PBOX_MAP_EPOCH && job->out == 0))
 		return false;
 	pbox_fail(what, PBOX_E_UNSUPPORTED,
-		"table %u: discipline %s at %u boxes: with several boxes tables are in rounds",
-		m->table, pbox_discipline_name(m->discipline), r->conf.boxes.boxes);
+		"table %u: discipline %s, and chunks of job '%s' have moved (map %u), or a box is out: chunks of such tables stay where they are; declare it before, or start the job again",
+		m->table, pbox_discipline_name(m->discipline), job->name, job->map_epoch);
 	return true;
+}
+
+int
+registrar_boxes_stay(const struct pbox_job *job, struct pbox_error *err)
+{
+	for (uint32_t i = 0; i < job->n_tables; i++) {
+		const struct pbox_job_table *jt = job->table[i];
+
+		if (jt->fixed.discipline == PBOX_DISCIPLINE_CLOCK && !jt->failed)
+			return pbox_fail(err, ENOTSUP,
+				"table %u of job '%s' is in clocks, and in such a job chunks stay at the boxes that have them: start a box that is dead again, workers give it back what it had; for other boxes start the job again",
+				i, job->name);
+	}
+	return 0;
 }
 
 bool

@@ -474,6 +474,9 @@ on_homes(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *
 	else if (jt->failed)
 		registrar_refuse(
 			r, f, (enum pbox_errcode)jt->error.code, m.table, "%s", jt->error.text);
+	else if (jt->fixed.discipline == PBOX_DISCIPLINE_CLOCK)
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m.table,
+			"table %u is in clocks, and its chunks stay where they are", m.table);
 	else if (!jt->built || jt->shards_open < r->conf.n_shards)
 		homes_not_ready(r, f, job, "the table is not mapped yet");
 	else if (m.count == 0 && m.epoch == 0)

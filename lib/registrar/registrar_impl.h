@@ -189,9 +189,11 @@ bool registrar_boxes_gives(const struct pbox_registrar *r);
 bool registrar_decides(const struct pbox_registrar *r, const struct pbox_job *job);
 /* May it join a job at several boxes here? False: it was answered. */
 bool registrar_boxes_join(struct pbox_registrar *r, struct registrar_join *q);
-/* Is it a table that no job at several boxes has? What it asks for, then. */
-bool registrar_boxes_declare(
-	const struct pbox_registrar *r, const struct pbox_declare *m, struct pbox_error *what);
+/* Is it a table that the job, which is at several boxes, cannot have now? What it asks for, then. */
+bool registrar_boxes_declare(const struct pbox_registrar *r, const struct pbox_job *job,
+	const struct pbox_declare *m, struct pbox_error *what);
+/* 0: chunks of the job may move. -ENOTSUP: one of its tables has chunks that stay where they are (R16.14). */
+int registrar_boxes_stay(const struct pbox_job *job, struct pbox_error *err);
 /* Which part of the table is this box's. False: not yet, another table comes first. */
 bool registrar_boxes_share(
 	const struct pbox_registrar *r, struct pbox_job *job, struct pbox_table *t);

@@ -57,6 +57,8 @@ may_move(const struct pbox_registrar *r, const struct pbox_job *job, bool lost,
 			"chunks of job '%s' move by a command to the box that decides: box %u, at %u.%u.%u.%u",
 			job->name, job->decider, at->ipv4[0], at->ipv4[1], at->ipv4[2],
 			at->ipv4[3]);
+	if (registrar_boxes_stay(job, err) < 0)
+		return -ENOTSUP;
 	if (job->window < 2)
 		return pbox_fail(err, EINVAL,
 			"job '%s' has a window of 1, and chunks move in jobs with 2 or more: give it more memory or packets",

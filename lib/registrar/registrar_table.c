@@ -175,7 +175,7 @@ take_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_j
 		registrar_unsupported(r, f, err.text);
 		return;
 	}
-	if (registrar_boxes_declare(r, &m, &err)) {
+	if (registrar_boxes_declare(r, job, &m, &err)) {
 		registrar_refuse(r, f, PBOX_E_UNSUPPORTED, m.table, "%s", err.text);
 		return;
 	}

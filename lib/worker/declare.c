@@ -123,6 +123,17 @@ declare_box(const struct pbox_worker *w, const struct declaring *g)
 	return g->t == NULL ? worker_first_box(w) : g->box;
 }
 
+/** What a table whose chunks stay cannot be, once chunks of its job have moved, or a box is out (R16.15). */
+static int
+declare_check_stays(const struct pbox_worker *w, struct pbox_client_error *err)
+{
+	if (w->homes.seen == HOMES_FIRST && w->homes.epoch == HOMES_FIRST && w->homes.out == 0)
+		return 0;
+	return pbox_client_fail(err, PBOX_C_INVALID,
+		"table %u is in clocks, and chunks of job '%s' have moved (map %u), or a box is out: declare it before, or start the job again",
+		w->tables, w->job, w->homes.seen);
+}
+
 /** Has the box all that the table needs (R4.10)? */
 static int
 declare_check(const struct session *s, const struct pbox_client_table *what,
@@ -134,6 +145,8 @@ declare_check(const struct session *s, const struct pbox_client_table *what,
 				 (what->hold ? 1u << PBOX_CAN_NORM : 0)) &
 			 ~s->can;
 
+	if (lacks == 0 && discipline->stays && s->w->boxes > 1)
+		return declare_check_stays(s->w, err);
 	if (lacks == 0)
 		return block ? declare_check_block(s, what, err) : 0;
 	return pbox_client_fail(err, PBOX_C_VERSION,
@@ -179,6 +192,7 @@ static int
 declare_keep(struct session *s, struct pbox_worker_table *t, struct pbox_client_error *err)
 {
 	struct pbox_worker *w = s->w;
+	bool full = false;
 	int rc = 0;
 
 	if (w->conf.keep_copies && w->workers <= t->discipline->survives &&
@@ -186,8 +200,9 @@ declare_keep(struct session *s, struct pbox_worker_table *t, struct pbox_client_
 			(t->vector > 0 && redo_open(t) != 0)))
 		rc = pbox_client_fail(err, PBOX_C_MEMORY,
 			"no memory for a copy of table %u (keep_copies)", t->number);
-	if (rc == 0 && ((t->discipline->lanes > 1 && queue_open_pulls(s) != 0) ||
-			       chunks_add_table(w, t) != 0))
+	for (unsigned b = 0; b < w->boxes && t->discipline->lanes > 1; b++)
+		full |= queue_open_pulls(w->box[b]) != 0;
+	if (rc == 0 && (full || chunks_add_table(w, t) != 0))
 		rc = pbox_client_fail(err, PBOX_C_MEMORY, "no memory for table %u", t->number);
 	return rc;
 }
@@ -199,7 +214,7 @@ declare_finish(struct session *s, struct declaring *g)
 	struct pbox_client_error *err = &g->d->err;
 	int rc;
 
-	if (s->w->boxes > 1) {
+	if (s->w->boxes > 1 && !g->t->discipline->stays) {
 		/* by another map, or while another is shown for the tables before it: homes.c asks again */
 		s->w->homes.again |= s->w->tables > 0 && (g->homes.epoch != s->w->homes.epoch ||
 								 s->w->homes.spread.next != NULL);
@@ -383,7 +398,7 @@ proceed(struct session *s, struct declaring *g)
 		return declare_refused(s, g, p);
 	if (rc == 0 && worker_next_box(s->w, g->box) < s->w->boxes)
 		return declare_at(s->w, g, worker_next_box(s->w, g->box));
-	if (rc == 0 && s->w->boxes > 1)
+	if (rc == 0 && s->w->boxes > 1 && !g->t->discipline->stays)
 		rc = declare_homes(s, g);
 	return rc != 0 ? rc : declare_finish(s, g);
 }

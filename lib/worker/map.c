@@ -109,7 +109,7 @@ map_chunk(const struct session *s, struct pbox_worker_table *t, struct table_map
 		.elements = e->elements,
 		.version = e->version,
 		.endpoint = endpoint,
-		.epoch = t->map_epoch,
+		.epoch = t->map_epoch[s->index],
 		.box = box,
 		.home = box};
 	m->first[i] = (uint32_t)m->used;
@@ -132,7 +132,7 @@ map_take(const struct session *s, struct pbox_worker_table *t, struct table_map 
 	if (pbox_mapped_decode(r->answer, r->answer_len, &h, &cur) != 0 || h.table != t->number)
 		return pbox_client_fail(err, PBOX_C_REFUSED, "the box's MAPPED is malformed");
 	if (m->seen.got == NULL) {
-		t->map_epoch = r->map_epoch;
+		t->map_epoch[s->index] = r->map_epoch;
 		rc = map_begin(t, m, &h, err);
 	}
 	for (unsigned i = 0; rc == 0 && i < h.count; i++) {
@@ -175,6 +175,7 @@ map_agree(const struct session *s, struct pbox_worker_table *t, struct table_map
 	*count = h.count;
 	if (h.count == 0 && t->chunks > 0)
 		return pbox_client_fail(err, PBOX_C_REFUSED, "the box's MAPPED is empty");
+	t->map_epoch[s->index] = r->map_epoch;
 	for (uint32_t i = h.first; i < h.first + h.count; i++) {
 		struct chunk *k = &t->chunk[i];
 		uint16_t endpoint;
@@ -269,7 +270,7 @@ map_compare(struct session *s, struct pbox_worker_table *t, struct map_again *m,
 	*count = h.count;
 	if (h.count == 0 && t->chunks > 0)
 		return pbox_client_fail(err, PBOX_C_REFUSED, "the box's MAPPED is empty");
-	t->map_epoch = r->map_epoch;
+	t->map_epoch[s->index] = r->map_epoch;
 	for (unsigned k = 0; k < h.count; k++) {
 		uint32_t i = h.first + k;
 		uint16_t endpoint;
@@ -286,7 +287,8 @@ map_compare(struct session *s, struct pbox_worker_table *t, struct map_again *m,
 			return other_map(s, t, &h, err);
 		/* or it has moved: the box says where it is then (R16.9) */
 		if (box == s->index && t->chunk[i].box == box &&
-			(s->w->boxes == 1 || t->chunk[i].epoch == r->map_epoch)) {
+			(s->w->boxes == 1 || t->discipline->stays ||
+				t->chunk[i].epoch == r->map_epoch)) {
 			t->chunk[i].endpoint = endpoint;
 			t->chunk[i].epoch = r->map_epoch;
 			lane_moved(s->w, &t->chunk[i]);

@@ -115,7 +115,9 @@ pager_declare(
 
 	*refused = NULL;
 	/* which versions of a table in clocks this worker may have (R14.11) */
-	g->map_epoch = t->clock != NULL && (flags & PBOX_DECLARE_RESTORE) != 0 ? t->map_epoch : 0;
+	g->map_epoch = t->clock != NULL && (flags & PBOX_DECLARE_RESTORE) != 0
+			       ? t->map_epoch[g->s->index]
+			       : 0;
 	while ((p = pager_answered(g)) != NULL)
 		if (p->request.answer_type != PBOX_DECLARED) {
 			*refused = p;

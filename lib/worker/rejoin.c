@@ -323,7 +323,8 @@ tick_map(struct session *s)
 		free(r->map.seen.got);
 		r->map = (struct map_again){0};
 		sets_compact(t);
-		phase_table(s, r->table, s->w->boxes > 1 ? PHASE_HOMES : PHASE_SET);
+		phase_table(s, r->table,
+			s->w->boxes > 1 && !t->discipline->stays ? PHASE_HOMES : PHASE_SET);
 	}
 }
 
@@ -334,7 +335,7 @@ tick_homes(struct session *s)
 	struct spread *x = &s->rejoin.homes;
 	struct pbox_worker_table *t = s->w->table[s->rejoin.table];
 
-	assert(s->w->boxes > 1 && (t->restoring >> s->index & 1) != 0);
+	assert(s->w->boxes > 1 && !t->discipline->stays && (t->restoring >> s->index & 1) != 0);
 	if (x->next == NULL) {
 		if (spread_begin(s->w, x, &s->w->table[s->rejoin.table], 1, PBOX_HOMES_RESTORE) !=
 			0) {

@@ -269,7 +269,7 @@ pbox_worker_table_info(const struct pbox_worker_table *t, struct pbox_worker_tab
 		.base = t->base_version,
 		.resumed = t->resumed,
 		.hold = (t->flags & PBOX_DECLARE_HOLD) != 0,
-		.map_epoch = t->map_epoch,
+		.map_epoch = t->map_epoch[0],
 		.chunks = t->chunks,
 		.frag_elements = t->frag_elements};
 }

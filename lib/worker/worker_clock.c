@@ -462,6 +462,7 @@ const struct worker_discipline worker_clock = {
 	.vector = pbox_clock_vector,
 	.lanes = 2,
 	.unit = "push",
+	.stays = true,
 	.needs = 1u << PBOX_CAN_CLOCK,
 	.begin = clock_begin,
 	.push = clock_push,

@@ -172,24 +172,6 @@ test_another_chunk(void)
 	fx_end();
 }
 
-static void
-test_tables_in_clocks(void)
-{
-	static const struct fx_table clock = {.elements = 100,
-		.mode = PBOX_MODE_OPTIMISER,
-		.optimiser = PBOX_OPT_ADD,
-		.op = PBOX_OP_SUM,
-		.discipline = PBOX_DISCIPLINE_CLOCK};
-
-	begin(0);
-	w[0] = worker(0, 0);
-	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[0]));
-	fx_declare(&w[0], 0, &clock);
-	UNIT_EQ_U64(fx_error(), PBOX_E_UNSUPPORTED);
-	CU_ASSERT_PTR_NOT_NULL(strstr(fx_error_text(), "discipline clock at 3 boxes"));
-	fx_end();
-}
-
 static bool said; /* the box, that it has an earlier run */
 
 /* What lives answers the box. */
@@ -370,7 +352,6 @@ const struct unit_test unit_tests[] = {
 	{"the list", test_the_list},
 	{"each box has its part", test_parts},
 	{"chunks of other boxes", test_another_chunk},
-	{"tables in clocks", test_tables_in_clocks},
 	{"a later run", test_a_later_run},
 	{"an earlier run", test_an_earlier_run},
 	{NULL, NULL},

@@ -534,6 +534,91 @@ test_another_box_decides(void)
 	fx_end();
 }
 
+static const struct fx_table clock_table = {.elements = 12 * F,
+	.mode = PBOX_MODE_OPTIMISER,
+	.optimiser = PBOX_OPT_ADD,
+	.op = PBOX_OP_SUM,
+	.discipline = PBOX_DISCIPLINE_CLOCK};
+
+/* R16.14: no command moves a chunk of the job, and what is refused has changed nothing. */
+static void
+test_chunks_stay(void)
+{
+	struct pbox_homes_view view;
+	unsigned stateless;
+
+	begin(0, &clock_table);
+	UNIT_EQ_U64(move(0, 0, 11, 1), (uint64_t)-ENOTSUP);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "table 0 of job 'vision' is in clocks"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "start a box that is dead again"));
+	UNIT_EQ_U64(weigh((const uint32_t[]){1, 1, 0}, 3), (uint64_t)-ENOTSUP);
+	UNIT_EQ_U64(pbox_registrar_scale(fx.registrar, 0, 3, fx.now, &err), (uint64_t)-ENOTSUP);
+	UNIT_EQ_U64(failover(2, &stateless), (uint64_t)-ENOTSUP);
+	UNIT_EQ_U64(fx.n_sent, 0);
+	pbox_registrar_view_homes(pbox_registrar_job(fx.registrar, 0), &view);
+	UNIT_EQ_U64(view.epoch, 1);
+	UNIT_EQ_U64(view.out, 0);
+	for (unsigned i = 0; i < 3; i++)
+		UNIT_EQ_U64(view.chunks[i], 4);
+	/* nor does what a worker shows */
+	UNIT_EQ_U64(say(0, chunk_of(0, 0), 1, 2, PBOX_HOMES_RESTORE), PBOX_ERROR);
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	UNIT_EQ_U64(say(0, chunk_of(1, 0), 0, 2, 0), PBOX_ERROR);
+	UNIT_EQ_U64(fx_count(PBOX_MOVED), 0);
+	fx_end();
+}
+
+/* The epoch of a table in clocks is the box's own, and no map's: frames of another one are dropped without a word. */
+static void
+test_epoch_of_clocks(void)
+{
+	const struct pbox_job *job;
+	uint32_t chunk;
+	uint16_t epoch;
+
+	begin(1, &clock_table);
+	job = pbox_registrar_job(fx.registrar, 0);
+	epoch = fx_map(&w[0], 0, 0)->hdr.map_epoch;
+	UNIT_EQ_U64(epoch, job->table[0]->t.epoch);
+	UNIT_EQ_U64(job->map_epoch, PBOX_MAP_EPOCH);
+	chunk = chunk_of(1, 0);
+	send(0, PBOX_INIT, chunk, 0, epoch, 0, v);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_INIT_OK);
+	for (unsigned i = 1; i < 4; i++) {
+		uint64_t had = fx.ss[0][PBOX_SS_DROP_MAP_EPOCH] + fx.ss[1][PBOX_SS_DROP_MAP_EPOCH];
+
+		push(0, chunk, 1, (uint16_t)(epoch - i));
+		UNIT_EQ_U64(fx.n_sent, 0);
+		UNIT_EQ_U64(
+			fx.ss[0][PBOX_SS_DROP_MAP_EPOCH] + fx.ss[1][PBOX_SS_DROP_MAP_EPOCH] - had,
+			1);
+	}
+	push(0, chunk, 1, epoch);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_RESULT);
+	UNIT_EQ_U64(fx_control(&w[0], PBOX_PING, NULL, 0)->hdr.map_epoch, PBOX_MAP_EPOCH);
+	fx_end();
+}
+
+/* It is declared before anything has moved, or not at all. */
+static void
+test_clocks_after_a_move(void)
+{
+	unsigned stateless;
+
+	begin(0, &reduce);
+	UNIT_EQ_U64(move(0, 0, 0, home[0] == 1 ? 2 : 1), 1);
+	UNIT_EQ_U64(fx_declare(&w[0], 1, &clock_table)->hdr.type, PBOX_ERROR);
+	UNIT_EQ_U64(fx_error(), PBOX_E_UNSUPPORTED);
+	CU_ASSERT_PTR_NOT_NULL(
+		strstr(fx_error_text(), "chunks of job 'vision' have moved (map 2)"));
+	fx_end();
+	begin(0, &reduce);
+	UNIT_EQ_U64(fx_declare(&w[0], 1, &clock_table)->hdr.type, PBOX_DECLARED);
+	UNIT_EQ_U64(move(0, 0, 0, 1), (uint64_t)-ENOTSUP); /* also before it is mapped */
+	UNIT_EQ_U64(failover(1, &stateless), (uint64_t)-ENOTSUP);
+	fx_end();
+}
+
 const struct unit_test unit_tests[] = {
 	{"the command", test_the_command},
 	{"scale", test_scale},
@@ -547,5 +632,8 @@ const struct unit_test unit_tests[] = {
 	{"who is out is learned", test_who_is_out_is_learned},
 	{"the first box, started again", test_the_first_box_again},
 	{"another box decides", test_another_box_decides},
+	{"chunks of tables in clocks stay", test_chunks_stay},
+	{"the epoch of a table in clocks", test_epoch_of_clocks},
+	{"a table in clocks after a move", test_clocks_after_a_move},
 	{NULL, NULL},
 };

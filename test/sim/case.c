@@ -126,6 +126,8 @@ sim_case_print(const struct sim_case *c, FILE *to)
 		fprintf(to, "fleets\n");
 	if (c->limits.moves)
 		fprintf(to, "moves\n");
+	if (c->limits.clocks)
+		fprintf(to, "clocks\n");
 	if (c->limits.blocks)
 		fprintf(to, "blocks\n");
 	if (c->limits.hold)
@@ -176,7 +178,7 @@ sim_case_read(struct sim_case *c, FILE *from)
 {
 	char line[512], name[64];
 	bool good = true, recordings = false, crashes_shrink = false, fleets = false, moves = false,
-	     blocks = false, hold = false;
+	     clocks = false, blocks = false, hold = false;
 	unsigned boxes = 0;
 
 	*c = (struct sim_case){0};
@@ -193,6 +195,8 @@ sim_case_read(struct sim_case *c, FILE *from)
 			fleets = true;
 		else if (strcmp(line, "moves\n") == 0)
 			moves = true;
+		else if (strcmp(line, "clocks\n") == 0)
+			clocks = true;
 		else if (strcmp(line, "blocks\n") == 0)
 			blocks = true;
 		else if (strcmp(line, "hold\n") == 0)
@@ -215,6 +219,7 @@ sim_case_read(struct sim_case *c, FILE *from)
 	c->limits.crashes_shrink = crashes_shrink;
 	c->limits.fleets = fleets;
 	c->limits.moves = moves;
+	c->limits.clocks = clocks;
 	c->limits.blocks = blocks;
 	c->limits.hold = hold;
 	c->limits.boxes = boxes;

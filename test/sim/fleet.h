@@ -20,8 +20,8 @@ struct sim_job_spec;
 struct sim_part;
 struct sim_scenario;
 
-/* All its jobs, or nearly all, are at several boxes (scenario_fleets.c). */
-void sim_scenario_fleets(struct sim_scenario *sc, uint64_t seed);
+/* All its jobs, or nearly all, are at several boxes (scenario_fleets.c); with tables in clocks. */
+void sim_scenario_fleets(struct sim_scenario *sc, uint64_t seed, bool clocks);
 /* ... and their chunks move. */
 void sim_scenario_moves(struct sim_scenario *sc, uint64_t seed);
 /* Is the job at this box? At several ones? Does one of its boxes crash? */

@@ -459,8 +459,8 @@ clock_end(struct sim *s, unsigned job, const struct sim_fragment *f)
 
 	if (c == NULL)
 		return;
-	s->box->expected_rounds += c->version;
-	s->box->expected_contributions += c->version;
+	s->boxes[f->box].expected_rounds += c->version;
+	s->boxes[f->box].expected_contributions += c->version;
 	for (unsigned w = 0; w < spec->workers && spec->restarts == 0; w++)
 		if (c->last[w] != spec->rounds && !c->away[w])
 			sim_fail(s,

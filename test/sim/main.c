@@ -32,9 +32,10 @@ static const char help[] =
 	"  --crashes-shrink    jobs keep policy shrink where a box crashes\n"
 	"  --recordings        somebody sends copies of old frames, and workers change their addresses\n"
 	"  --fleets            jobs are at several boxes\n"
+	"  --moves             ... and their chunks move from box to box\n"
+	"  --clocks            ... or they have tables in clocks\n"
 	"  --blocks            tables that sum alone are in formats of blocks\n"
 	"  --hold              rounds of tables with an optimiser have two phases\n"
-	"  --moves             ... and their chunks move from box to box\n"
 	"  --caught            the planted bug must make a seed fail; that seed must pass without it, and\n"
 	"                      shrink to a short trace (--effort 0: it is not shrunk)\n"
 	"  --shrink N          make seed N, if it fails, small enough to be read; done of itself with\n"
@@ -271,6 +272,7 @@ parse(int argc, char **argv, struct options *o)
 		{"recordings", no_argument, NULL, 'C'},
 		{"fleets", no_argument, NULL, 'F'},
 		{"moves", no_argument, NULL, 'M'},
+		{"clocks", no_argument, NULL, 'D'},
 		{"blocks", no_argument, NULL, 'B'},
 		{"hold", no_argument, NULL, 'H'},
 		{"crashes-shrink", no_argument, NULL, 'K'},
@@ -327,6 +329,9 @@ parse(int argc, char **argv, struct options *o)
 			break;
 		case 'M':
 			o->limits.fleets = o->limits.moves = true;
+			break;
+		case 'D':
+			o->limits.fleets = o->limits.clocks = true;
 			break;
 		case 'B':
 			o->limits.blocks = true;

@@ -225,7 +225,8 @@ start(struct sim *s, struct sim_worker *w)
 		bool mode1 = spec->table[t].fixed.mode == PBOX_MODE_OPTIMISER;
 
 		/* it learns which of its pushes have counted; that may be before there is anything */
-		if (sim_is_clock(&spec->table[t]) && (w->restarted || s->box->generation > 0)) {
+		if (sim_is_clock(&spec->table[t]) &&
+			(w->restarted || sim_was_restarted(s, w->job))) {
 			if (w->id == 0)
 				sim_submit_table(s, w, t, PBOX_CLIENT_INIT, 0);
 			sim_submit_table(s, w, t, PBOX_CLIENT_PULL, 0);
@@ -428,10 +429,21 @@ owes(struct sim *s, const struct sim_worker *w)
 	return any;
 }
 
+/* All had finished, and some have left: a box that was started again since then gets its tables from nobody, and nobody wants them. */
+static bool
+have_left(const struct sim *s, unsigned job)
+{
+	bool any = false;
+
+	for (unsigned i = 0; i < s->sc.job[job].workers; i++)
+		any |= s->job[job].worker[i]->state >= SIM_LEAVE;
+	return any;
+}
+
 static bool
 leave(struct sim *s, struct sim_worker *w)
 {
-	if (!may_leave(s, w) || owes(s, w)) {
+	if (!may_leave(s, w) || (owes(s, w) && !have_left(s, w->job))) {
 		sim_worker_wake(s, w, s->now + 100 * MS);
 		return false;
 	}

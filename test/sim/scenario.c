@@ -612,7 +612,7 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 		make_calm(sc, seed);
 	make_lanes(sc, seed);
 	if (limits->fleets)
-		sim_scenario_fleets(sc, seed);
+		sim_scenario_fleets(sc, seed, limits->clocks);
 	if (limits->moves)
 		sim_scenario_moves(sc, seed);
 }

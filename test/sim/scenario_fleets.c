@@ -205,8 +205,68 @@ sim_scenario_moves(struct sim_scenario *sc, uint64_t seed)
 	box_dies(sc, seed);
 }
 
+#define CRASHES_OFTEN 3
+
+/* A job that lasts. Its boxes crash again when workers have come back, each alone or in turns. */
+static void
+crash_often(struct pbox_random *r, struct sim_scenario *sc, struct sim_job_spec *j)
+{
+	uint64_t at = range(r, 20, 400) * MS;
+	unsigned box = (unsigned)range(r, 0, sc->fleet - 1), next = one_in(r, 2) ? 1 : 0;
+
+	j->compute_ns = range(r, 5, 300) * MS;
+	j->rounds = (unsigned)range(r, 5, 20);
+	j->pulls_each = (unsigned)range(r, 0, 7);
+	sc->crashes = (unsigned)range(r, 1, 2 * CRASHES_OFTEN);
+	for (unsigned i = 0; i < sc->crashes; i++, box += next) {
+		sc->crash[i].box = box % sc->fleet;
+		sc->crash[i].at = at;
+		sc->crash[i].down_ns = range(r, 0, 100) * MS;
+		at += range(r, one_in(r, 3) ? 1 : 900, 3500) * MS;
+	}
+	/* all boxes of the list crash that are in it: what jobs beside it have is none of these */
+	for (unsigned i = 0; i < sc->jobs; i++)
+		if (sim_job_crashes(sc, &sc->job[i]))
+			job_survives(&sc->job[i]);
+}
+
+/* Tables in clocks, beside some in rounds (R16.14). From a generator of its own. */
+static void
+fleet_clocks(struct sim_scenario *sc, uint64_t seed)
+{
+	struct pbox_random r;
+	bool often;
+
+	pbox_random_seed(&r, seed ^ UINT64_C(0xC10C5F));
+	often = one_in(&r, 2);
+	sc->snapshots = 0;
+	for (unsigned i = 0; i < sc->jobs; i++) {
+		struct sim_job_spec *j = &sc->job[i];
+		bool any = false;
+
+		j->slots = 0;
+		if (!sim_is_fleet(sc, j) || j->replaced > 0 || j->first_round != 0)
+			continue;
+		for (unsigned t = 0; t < j->tables; t++) {
+			struct pbox_declare *d = &j->table[t].fixed;
+
+			if (one_in(&r, 4))
+				continue;
+			d->mode = PBOX_MODE_OPTIMISER;
+			d->op = PBOX_OP_SUM;
+			d->optimiser = PBOX_OPT_ADD;
+			d->discipline = PBOX_DISCIPLINE_CLOCK;
+			j->table[t].law = &sim_law_clock;
+			any = true;
+		}
+		if (any && often)
+			crash_often(&r, sc, j);
+		often &= !any;
+	}
+}
+
 void
-sim_scenario_fleets(struct sim_scenario *sc, uint64_t seed)
+sim_scenario_fleets(struct sim_scenario *sc, uint64_t seed, bool clocks)
 {
 	struct pbox_random r;
 
@@ -221,4 +281,6 @@ sim_scenario_fleets(struct sim_scenario *sc, uint64_t seed)
 		sc->job[sc->jobs - 1].box = sc->boxes++;
 	fleet_crashes(&r, sc);
 	fleet_network(&r, sc);
+	if (clocks)
+		fleet_clocks(sc, seed);
 }

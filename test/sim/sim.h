@@ -188,7 +188,7 @@ struct sim_limits {
 	unsigned boxes, jobs, workers, shards; /* 0: what the seed says */
 	double loss;                           /* below 0: what the seed says */
 	bool crashes_shrink;                   /* policy shrink where a box crashes, too */
-	bool fleets;                           /* jobs at several boxes (scenario_fleets.c) */
+	bool fleets, clocks; /* jobs at several boxes, with tables in clocks (scenario_fleets.c) */
 	/* chunks move; formats of blocks (law_blocks.c); rounds in two phases (phases.c) */
 	bool moves, blocks, hold;
 	bool recordings; /* copies of old frames are sent, and workers move (record.c) */

@@ -38,7 +38,6 @@ def main():
     p.add_argument("--change", type=int, metavar="ROUND", help="before it the learning rate is halved; default: in the middle")
     p.add_argument("--pause", type=float, default=0)
     p.add_argument("--policy", default="wait")
-    p.add_argument("--discipline", default="rounds")
     p.add_argument("--threads", type=int)
     p.add_argument("--timeout", type=float, default=200)
     p.add_argument("--large", type=int, help="elements of one more tensor, which some box must refuse")
@@ -50,8 +49,6 @@ def main():
     try:
         c = pbox.Client(a.box, "test", a.secret, a.worker, a.workers, timeout=a.timeout, policy=a.policy,
                         join_timeout=a.join_timeout, threads=a.threads)
-        if a.discipline == "clock":
-            c.declare(tensors, mode="optimiser", optimiser="add", op="sum", discipline="clock")
         if mode == "allreduce":
             t = c.declare(tensors, op="sum")
         else:

@@ -4,7 +4,8 @@
 
 Prints `step RANK N` after each step, and at the end `loss RANK LOSS` (of all the data), `digest RANK HEX`, `stale RANK TAU FACTOR` (means),
 `retransmitted RANK N`; `lost RANK TEXT` where the box has forgotten the table. With --whole updates are whole numbers, of each worker others, and
-`whole RANK True` says that the parameters are their sum; `pushes RANK lost N redone N`. `back RANK
+`whole RANK True` says that the parameters are their sum; `pushes RANK lost N redone N`; `lacks RANK N`: its
+parameters lacked so many steps of another worker, at most, in any element. `back RANK
 PUSHES`: a process goes on for one that died, and knows of so many pushes of it."""
 
 import argparse
@@ -88,12 +89,21 @@ def train(args, rank, again=False):
 def add_up(args, rank):
     """Step k of worker w adds 128^w to each parameter."""
     p = nn.Parameter(torch.zeros(20000))
-    opt = pbox.torch.Eager(torch.optim.SGD([p], lr=1.0), staleness=None, job=args.job, worker=rank, workers=args.workers, timeout=args.timeout)
+    opt = pbox.torch.Eager(torch.optim.SGD([p], lr=1.0), staleness=None, bound=args.bound, job=args.job, worker=rank, workers=args.workers,
+                           timeout=args.timeout)
+    lacks = 0
     for k in range(1, args.steps + 1):
         p.grad = torch.full_like(p, -float(128 ** rank))
-        time.sleep(args.pause)
+        time.sleep(args.pause * (1 + (rank if args.unequal else 0)))
         opt.step()
         say("step", rank, k)
+        # what the pull of this step has brought of others, in each element: of no box fewer steps than the bound lets them lack
+        for w in range(args.workers):
+            of = p.data.double() // 128 ** w % 128
+            lacks = max(lacks, k - int(of.min()))
+            if w == rank and not bool((of == k).all()):
+                say("wrong", rank, k, sorted(set(of.tolist())))
+    say("lacks", rank, lacks)
     opt.state_dict()
     end = time.monotonic() + args.timeout
     want = torch.full_like(p, float(args.steps * sum(128 ** w for w in range(args.workers))))
@@ -124,6 +134,7 @@ def main():
     p.add_argument("--timeout", type=float, default=60.0)
     p.add_argument("--beside", action="store_true")
     p.add_argument("--whole", action="store_true")
+    p.add_argument("--unequal", action="store_true", help="with --whole, too, later workers are slower")
     args = p.parse_args()
     torch.set_num_threads(1)
     def begin(rank, *more):

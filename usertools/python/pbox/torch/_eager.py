@@ -85,7 +85,7 @@ class Eager(torch.optim.Optimizer):
                        those that it has come to; `steps` is what the other one had pushed. False: all workers begin together. None: True if the run has a name
                        (PBOX_RUN, run=, or that of a launcher), which is another one for each start of the training
     in_flight          pushes that the box has not confirmed, at most: step() waits for the oldest one. Memory of a model for each
-    box, job, secret, worker, workers, client, declare_timeout, model, ignore: as for pbox.torch.SGD
+    box, job, secret, worker, workers, client, declare_timeout, model, ignore: as for pbox.torch.SGD. box may name several, with commas
 
     The constructor waits until all workers have begun, and worker 0's parameters become everybody's; after that nobody waits for other workers, but with a
     bound. step() waits only if the pull is later than the gradient, or for a push that is too many.

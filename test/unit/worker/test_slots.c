@@ -271,7 +271,7 @@ tell(uint8_t type, uint16_t flags, uint32_t round, uint32_t base, uint32_t ts, u
 			.frag = spy.frag,
 			.round = round,
 			.base = base,
-			.map_epoch = t->map_epoch,
+			.map_epoch = t->map_epoch[0],
 			.aux = aux,
 			.ts = ts},
 		0);

@@ -2,7 +2,7 @@
 # Copyright (c) 2026 the PBox authors
 """A training of 4 slots that is clipped by norm on the box (max_norm=), for test/func/torch_norm.
 
-    torch_norm.py one | torch | worker --workers N [--pause PHASE --folder F]
+    torch_norm.py one | torch | worker --workers N [--box LIST] [--pause PHASE --folder F]
 """
 
 import argparse
@@ -44,14 +44,16 @@ def said(model, opt, name):
     print(f"digest {name} {h.hexdigest()} steps {sorted(steps)} skipped {opt.state_dict()['skipped_nonfinite']}", flush=True)
 
 
-def train(model, opt, name):
-    at = 1
+def train(model, opt, name, at=1, keep=None):
     while at <= ROUNDS:
         backward(model, at, opt.slot)
         opt.step()
         if opt.round_ended:
             print(f"norm {at} {opt.grad_norm:.17g}", flush=True)
             at += 1
+            if keep:
+                torch.save({"at": at, "next": opt.next_round, "model": model.state_dict(), "opt": opt.state_dict()}, keep + ".new")
+                os.replace(keep + ".new", keep)
     said(model, opt, name)
 
 
@@ -94,8 +96,11 @@ def main():
     p.add_argument("--workers", type=int)
     p.add_argument("--job", default="norm")
     p.add_argument("--pause")
+    p.add_argument("--who", type=int, default=-1)  # pauses: the last worker
     p.add_argument("--plain", action="store_true")  # SGD: a restart of the box loses moments (R10.8)
     p.add_argument("--folder")
+    p.add_argument("--keep", action="store_true")  # a checkpoint a round, in the folder; begins with the one that is there
+    p.add_argument("--box", default=os.environ.get("PBOX_BOX"))
     p.add_argument("--unequal", action="store_true")  # worker 0 alone leaves steps out
     a = p.parse_args()
     if a.command == "torch":
@@ -106,17 +111,24 @@ def main():
         opt = reference.Reference("sgd" if a.plain else "adamw", model.parameters(), lr=0.01, slots=SLOTS, max_norm=MAX_NORM, skip_nonfinite=True)
         train_one(model, opt)
         return
-    client = pbox.Client(os.environ["PBOX_BOX"], a.job, os.environ["PBOX_SECRET"], RANK, a.workers, slots=SLOTS, timeout=60)
+    client = pbox.Client(a.box, a.job, os.environ["PBOX_SECRET"], RANK, a.workers, slots=SLOTS, timeout=60)
     if a.unequal:
         try:
             pbox.torch.SGD(model.parameters(), 0.01, client=client, slots=SLOTS, max_norm=MAX_NORM, skip_nonfinite=RANK == 0, declare_timeout=10)
         except (pbox.PBoxMismatch, pbox.PBoxDeadline) as e:
             print(f"refused {type(e).__name__} {e}", flush=True)
         return
-    opt = (pbox.torch.SGD if a.plain else pbox.torch.AdamW)(model.parameters(), 0.01, client=client, slots=SLOTS, max_norm=MAX_NORM, skip_nonfinite=True)
-    if a.pause and RANK == a.workers - 1:
+    keep = os.path.join(a.folder, f"{a.job}.{RANK}.pt") if a.keep else None
+    saved = torch.load(keep) if keep and os.path.exists(keep) else None
+    if saved:
+        model.load_state_dict(saved["model"])
+    opt = (pbox.torch.SGD if a.plain else pbox.torch.AdamW)(model.parameters(), 0.01, client=client, slots=SLOTS, max_norm=MAX_NORM, skip_nonfinite=True,
+                                                            first_round=saved["next"] if saved else 0)
+    if saved:
+        opt.load_state_dict(saved["opt"])
+    if a.pause and RANK == a.who % a.workers:
         pauses(opt, a.pause, a.folder)
-    train(model, opt, f"{a.job}.{RANK}")
+    train(model, opt, f"{a.job}.{RANK}", saved["at"] if saved else 1, keep)
     opt.close()
     client.close()
 

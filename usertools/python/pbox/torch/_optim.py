@@ -1241,6 +1241,8 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
             if self._slots is not None:
                 state["pbox"] = self._slots.state_dict()
             self._save_skipped(state)
+            if self._declared:
+                self._kept.save_steps(state)
             return state
         finally:
             for p in fetched:
@@ -1262,6 +1264,8 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
             self._had = self._kept.load(
                 self.state, [g.get("dampening", 0.0) for g in self.param_groups])
             self._begun = any(self._had)
+        elif self._resumed:
+            self._kept.resume_steps(state_dict)
         for p in self._all:
             self.state.pop(p, None)
 

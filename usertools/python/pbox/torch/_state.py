@@ -99,6 +99,19 @@ class State:
                     "them for a group: give those with other counts an optimiser of their own")
             self.steps[g] = int(counts.pop()) - version
 
+    # ---- of a worker that goes on in a running job: the box has the state
+
+    def save_steps(self, state: Dict[str, Any]) -> None:
+        """What is added to the rounds of this run, of a group: steps of an earlier run, less those that were left out."""
+        if any(self.steps):
+            state["steps_beside_rounds"] = list(self.steps)
+
+    def resume_steps(self, state: Dict[str, Any]) -> None:
+        saved = state.get("steps_beside_rounds", [0] * len(self.steps))
+        if not isinstance(saved, list) or len(saved) != len(self.steps):
+            raise PBoxInvalid(f"steps_beside_rounds of the state is {saved!r:.80}, and there are {len(self.steps)} groups: it is the state of another optimiser")
+        self.steps[:] = [int(n) for n in saved]
+
     def give(self) -> List[Operation]:
         """Worker 0 brings it; the operations are to be waited for."""
         ops = [self._table.give(number, self._dense(arrays))

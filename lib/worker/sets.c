@@ -96,11 +96,75 @@ named_before(const struct set_log *l, unsigned i)
 	return false;
 }
 
+/** Does one for all groups come after one for a single group, among the first @p n? */
+static bool
+all_after_one(const struct set_log *l, unsigned n)
+{
+	bool one = false;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (l->set[i].group == PBOX_ALL_GROUPS && one)
+			return true;
+		one |= l->set[i].group != PBOX_ALL_GROUPS;
+	}
+	return false;
+}
+
+static unsigned
+groups_of(const struct pbox_worker_table *t)
+{
+	unsigned most = 0;
+
+	for (unsigned i = 0; i < t->n; i++)
+		most = t->tensor[i].group > most ? t->tensor[i].group : most;
+	return most + 1;
+}
+
+/** The first @p old entries as few: @p out has room for one more, and for one a group. @return how many */
+static unsigned
+fold_all(const struct pbox_worker_table *t, const struct set_log *l, unsigned old,
+	struct pbox_set *out)
+{
+	unsigned n;
+
+	/* The last one for all groups may make sense only with what single groups have: a box that has nothing yet would refuse it. So
+	 * each group gets all that it has at once. */
+	if (all_after_one(l, old)) {
+		n = 0;
+		for (unsigned g = 0; g < groups_of(t); g++) {
+			fold(l, old, (uint16_t)g, &out[n]);
+			n += out[n].count > 0;
+		}
+		return n;
+	}
+	/* that of all groups first: the values of single groups replace it */
+	fold(l, old, PBOX_ALL_GROUPS, &out[0]);
+	n = out[0].count > 0;
+	for (unsigned i = 0; i < old; i++)
+		if (l->set[i].group != PBOX_ALL_GROUPS && !named_before(l, i))
+			fold(l, old, l->set[i].group, &out[n++]);
+	return n;
+}
+
+static struct set_log *
+sets_room(struct pbox_worker_table *t, unsigned cap)
+{
+	struct set_log *l = realloc(t->sets, sizeof(*l) + cap * sizeof(l->set[0]));
+
+	if (l == NULL)
+		return NULL;
+	if (t->sets == NULL)
+		*l = (struct set_log){.compact_at = COMPACT_AT};
+	l->cap = cap;
+	t->sets = l;
+	return l;
+}
+
 unsigned
 sets_compact(struct pbox_worker_table *t)
 {
 	struct set_log *l = t->sets;
-	unsigned old = 0, n = 0;
+	unsigned old = 0, n;
 	struct pbox_set *folded;
 	uint32_t next;
 
@@ -110,22 +174,19 @@ sets_compact(struct pbox_worker_table *t)
 		next = l->n > 0 ? l->set[0].from_round : 0;
 	while (old < l->n && rounds_apart(l->set[old].from_round, next) <= 0)
 		old++;
-	folded = calloc(old + 1, sizeof(*folded));
+	folded = calloc(old + 1 + groups_of(t), sizeof(*folded));
 	if (folded == NULL)
 		return l->n; /* more than needed: harmless */
-	/* that of all groups first: the values of single groups replace it */
-	fold(l, old, PBOX_ALL_GROUPS, &folded[0]);
-	n = folded[0].count > 0;
-	for (unsigned i = 0; i < old; i++)
-		if (l->set[i].group != PBOX_ALL_GROUPS && !named_before(l, i))
-			fold(l, old, l->set[i].group, &folded[n++]);
-	if (n <= old) { /* one a group, and each has an entry */
-		memcpy(l->set, folded, n * sizeof(*folded));
+	n = fold_all(t, l, old, folded);
+	if (l->n - old + n > l->cap)
+		l = sets_room(t, l->n - old + n);
+	if (l != NULL) {
 		memmove(&l->set[n], &l->set[old], (l->n - old) * sizeof(*folded));
-		l->n -= old - n;
+		memcpy(l->set, folded, n * sizeof(*folded));
+		l->n = l->n - old + n;
 	}
 	free(folded);
-	return l->n;
+	return t->sets->n;
 }
 
 int
@@ -139,15 +200,9 @@ sets_add(struct pbox_worker_table *t, const struct pbox_set *m)
 		l->compact_at = 2 * l->n > COMPACT_AT ? 2 * l->n : COMPACT_AT;
 	}
 	if (l == NULL || l->n == l->cap) {
-		unsigned cap = l != NULL ? 2 * l->cap : COMPACT_AT;
-
-		l = realloc(l, sizeof(*l) + cap * sizeof(l->set[0]));
+		l = sets_room(t, l != NULL ? 2 * l->cap : COMPACT_AT);
 		if (l == NULL)
 			return -ENOMEM;
-		if (t->sets == NULL)
-			*l = (struct set_log){.compact_at = COMPACT_AT};
-		l->cap = cap;
-		t->sets = l;
 	}
 	/* answers may come in another order than the box took them; it takes none that is earlier
 	 * than the last of its group */

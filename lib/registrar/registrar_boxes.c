@@ -88,16 +88,26 @@ registrar_boxes_join(struct pbox_registrar *r, struct registrar_join *q)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
+/* Why chunks of the table stay where they are (R16.14, R6.15); NULL: they may move. */
+static const char *
+stays(const struct pbox_declare *m)
+{
+	if (m->discipline != PBOX_DISCIPLINE_ROUNDS)
+		return "is in clocks";
+	return (m->flags & PBOX_DECLARE_HOLD) != 0 ? "has two phases a round (HOLD, max_norm=)"
+						   : NULL;
+}
+
 bool
 registrar_boxes_declare(const struct pbox_registrar *r, const struct pbox_job *job,
 	const struct pbox_declare *m, struct pbox_error *what)
 {
-	if (!are_several(r) || m->discipline == PBOX_DISCIPLINE_ROUNDS ||
+	if (!are_several(r) || stays(m) == NULL ||
 		(job->map_epoch == PBOX_MAP_EPOCH && job->out == 0))
 		return false;
 	pbox_fail(what, PBOX_E_UNSUPPORTED,
-		"table %u: discipline %s, and chunks of job '%s' have moved (map %u), or a box is out: chunks of such tables stay where they are; declare it before, or start the job again",
-		m->table, pbox_discipline_name(m->discipline), job->name, job->map_epoch);
+		"table %u %s, and chunks of job '%s' have moved (map %u), or a box is out: chunks of such tables stay where they are; declare it before, or start the job again",
+		m->table, stays(m), job->name, job->map_epoch);
 	return true;
 }
 
@@ -107,10 +117,10 @@ registrar_boxes_stay(const struct pbox_job *job, struct pbox_error *err)
 	for (uint32_t i = 0; i < job->n_tables; i++) {
 		const struct pbox_job_table *jt = job->table[i];
 
-		if (jt->fixed.discipline == PBOX_DISCIPLINE_CLOCK && !jt->failed)
+		if (stays(&jt->fixed) != NULL && !jt->failed)
 			return pbox_fail(err, ENOTSUP,
-				"table %u of job '%s' is in clocks, and in such a job chunks stay at the boxes that have them: start a box that is dead again, workers give it back what it had; for other boxes start the job again",
-				i, job->name);
+				"table %u of job '%s' %s, and in such a job chunks stay at the boxes that have them: start a box that is dead again, workers give it back what it had; for other boxes start the job again",
+				i, job->name, stays(&jt->fixed));
 	}
 	return 0;
 }

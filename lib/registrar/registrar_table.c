@@ -99,8 +99,7 @@ bad_block(const struct pbox_registrar *r, const struct pbox_job *job, const stru
 
 /* What a table with two phases a round cannot be (R6.15). True: refused, with its name. */
 static bool
-bad_hold(const struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_declare *m,
-	struct pbox_error *err)
+bad_hold(const struct pbox_job *job, const struct pbox_declare *m, struct pbox_error *err)
 {
 	const char *bad = NULL;
 
@@ -114,8 +113,6 @@ bad_hold(const struct pbox_registrar *r, const struct pbox_job *job, const struc
 		bad = "policy reassign: take policy wait";
 	else if (job->policy == PBOX_POLICY_SHRINK)
 		bad = "policy shrink: take policy wait";
-	else if (r->conf.boxes.boxes > 1)
-		bad = "several boxes: take a job at one box";
 	if (bad != NULL)
 		pbox_fail(err, PBOX_E_UNSUPPORTED,
 			"table %u: this box does not have two phases a round (HOLD, max_norm=) with %s",
@@ -187,7 +184,7 @@ take_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_j
 		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m.table, "table %u: %s", m.table, bad);
 		return;
 	}
-	if (bad_hold(r, job, &m, &err)) {
+	if (bad_hold(job, &m, &err)) {
 		registrar_refuse(r, f, PBOX_E_UNSUPPORTED, m.table, "%s", err.text);
 		return;
 	}

@@ -6,9 +6,9 @@
 #include "worker_impl.h"
 
 /*
- * The norm of a round, of a table with two phases (R6.15). Each endpoint is asked until it has summed all of its fragments;
- * what it answers are whole numbers, so the sum is the same in any order. A box that is started again has lost its sums:
- * everything is asked again, and what this worker had pushed is lost.
+ * The norm of a round, of a table with two phases (R6.15). Each endpoint of each box is asked until it has summed all of its
+ * fragments; what it answers are whole numbers, so the sum is the same in any order. A box that is started again has lost its
+ * sums: it is asked again for all of them, and what this worker had pushed there is lost. Other boxes have theirs.
  */
 
 #define AGAIN_FIRST (NS_PER_MS / 2) /* the sums may be there with the next frames of others */
@@ -28,9 +28,10 @@ norm_end(struct pbox_worker *w, struct pbox_worker_norm *q)
 	w->norms.ended = q;
 }
 
-/** The first chunk of the table at each endpoint of the box; a bit for each that has one. */
+/** The first chunk of the table at each endpoint of a box; a bit for each that has one. */
 static uint64_t
-chunks_at(const struct pbox_worker_norm *q, const struct chunk *at[PBOX_MAX_ENDPOINTS])
+chunks_at(
+	const struct pbox_worker_norm *q, unsigned box, const struct chunk *at[PBOX_MAX_ENDPOINTS])
 {
 	const struct pbox_worker_table *t = q->table;
 	uint64_t all = 0;
@@ -38,7 +39,7 @@ chunks_at(const struct pbox_worker_norm *q, const struct chunk *at[PBOX_MAX_ENDP
 	for (uint32_t i = 0; i < t->chunks; i++) {
 		const struct chunk *k = &t->chunk[i];
 
-		if ((all >> k->endpoint & 1) != 0)
+		if (k->box != box || (all >> k->endpoint & 1) != 0)
 			continue;
 		all |= UINT64_C(1) << k->endpoint;
 		at[k->endpoint] = k;
@@ -46,11 +47,12 @@ chunks_at(const struct pbox_worker_norm *q, const struct chunk *at[PBOX_MAX_ENDP
 	return all;
 }
 
+/** Has the box lost what this worker had pushed to it? */
 static bool
-norm_has_lost(const struct pbox_worker_table *t)
+norm_has_lost(const struct pbox_worker_table *t, unsigned box)
 {
 	for (uint32_t i = 0; i < t->frags; i++)
-		if (t->frag[i].lost)
+		if (t->frag[i].lost && t->chunk[t->frag[i].chunk].box == box)
 			return true;
 	return false;
 }
@@ -74,36 +76,60 @@ norm_may_ask(const struct session *s)
 	return s->phase == SESSION_OPEN && !s->retired && !rejoin_pauses(s) && !rejoin_restoring(s);
 }
 
-static void
-norm_send(struct pbox_worker *w, struct pbox_worker_norm *q)
+/** What the box has said before it was started again is of sums that it has lost. False: the question has ended. */
+static bool
+norm_begin(struct pbox_worker *w, struct pbox_worker_norm *q, const struct session *s)
 {
-	struct session *s = worker_decider(w);
-	const struct chunk *at[PBOX_MAX_ENDPOINTS];
-	uint64_t all, pause = AGAIN_FIRST << (q->tries < 6 ? q->tries : 6);
+	q->box[s->index].sum = (struct pbox_norm){0};
+	q->box[s->index].has = 0;
+	q->box[s->index].gone = false;
+	q->box[s->index].incarnation = s->incarnation;
+	if (!norm_has_lost(q->table, s->index))
+		return true;
+	pbox_client_fail(&q->err, PBOX_C_LOST,
+		"round %u of table %u: the box at %s was restarted before the round ended, and has lost this worker's push of it: push it again",
+		q->round, q->table->number, s->name);
+	norm_end(w, q);
+	return false;
+}
 
-	q->again_at = w->now + (pause < AGAIN_LAST ? pause : AGAIN_LAST);
-	if (!norm_may_ask(s))
-		return;
-	if (q->incarnation != s->incarnation) {
-		q->sum = (struct pbox_norm){0};
-		q->has = 0;
-		q->gone = false;
-		q->incarnation = s->incarnation;
-		if (norm_has_lost(q->table)) {
-			pbox_client_fail(&q->err, PBOX_C_LOST,
-				"round %u of table %u: the box was restarted before the round ended, and has lost this worker's push of it: push it again",
-				q->round, q->table->number);
-			norm_end(w, q);
+/** Endpoints of the box that have not answered, with a chunk of each. */
+static uint64_t
+norm_left(
+	const struct pbox_worker_norm *q, unsigned box, const struct chunk *at[PBOX_MAX_ENDPOINTS])
+{
+	return chunks_at(q, box, at) & ~q->box[box].has;
+}
+
+/** Ends it once all boxes have answered. */
+static void
+norm_whole(struct pbox_worker *w, struct pbox_worker_norm *q)
+{
+	const struct chunk *at[PBOX_MAX_ENDPOINTS];
+	bool gone = false;
+
+	for (unsigned b = 0; b < w->boxes; b++)
+		if (norm_left(q, b, at) != 0)
 			return;
-		}
+	for (unsigned b = 0; b < w->boxes; b++) {
+		const struct pbox_norm *m = &q->box[b].sum;
+
+		gone |= q->box[b].gone;
+		q->sum.fragments += m->fragments;
+		q->sum.non_finite += m->non_finite + pbox_norm_add(q->sum.square, m->square);
 	}
-	all = chunks_at(q, at) & ~q->has;
-	if (q->has == 0 && all == 0) { /* it has no elements */
-		norm_end(w, q);
-		return;
-	}
-	for (; all != 0; all &= all - 1) {
-		unsigned e = (unsigned)__builtin_ctzll(all);
+	if (gone)
+		q->sum.fragments = 0;
+	norm_end(w, q);
+}
+
+static void
+norm_send_to(struct pbox_worker *w, const struct pbox_worker_norm *q, struct session *s)
+{
+	const struct chunk *at[PBOX_MAX_ENDPOINTS];
+
+	for (uint64_t left = norm_left(q, s->index, at); left != 0; left &= left - 1) {
+		unsigned e = (unsigned)__builtin_ctzll(left);
 		struct ep *ep = &s->ep[e];
 		struct pbox_hdr h;
 
@@ -114,7 +140,28 @@ norm_send(struct pbox_worker *w, struct pbox_worker_norm *q)
 		h.round = q->round;
 		link_frame(&ep->lane->link, s, &ep->peer, &h, NULL, 0, false);
 	}
-	q->tries++;
+}
+
+static void
+norm_send(struct pbox_worker *w, struct pbox_worker_norm *q)
+{
+	uint64_t pause = AGAIN_FIRST << (q->tries < 6 ? q->tries : 6);
+	bool asked = false;
+
+	q->again_at = w->now + (pause < AGAIN_LAST ? pause : AGAIN_LAST);
+	for (unsigned b = 0; b < w->boxes; b++) {
+		struct session *s = w->box[b];
+
+		if (!norm_may_ask(s))
+			continue;
+		if (q->box[b].incarnation != s->incarnation && !norm_begin(w, q, s))
+			return;
+		norm_send_to(w, q, s);
+		asked = true;
+	}
+	q->tries += asked;
+	if (asked && q->table->chunks == 0) /* nobody has anything to say */
+		norm_end(w, q);
 }
 
 /** A box that has not heard of all of it names one that it waits for. */
@@ -163,18 +210,18 @@ norm_frame(struct session *s, const struct rx_frame *f)
 	struct pbox_worker *w = s->w;
 	const struct pbox_hdr *h = &f->hdr;
 	const struct chunk_ref *ref = h->type == PBOX_NORM_OK ? chunks_find(w, h->chunk) : NULL;
-	const struct chunk *at[PBOX_MAX_ENDPOINTS];
 	struct pbox_worker_norm *q = w->norms.first;
-	struct pbox_norm m;
+	struct pbox_norm m, *sum;
 	unsigned e;
 
 	if (h->type != PBOX_NORM_OK)
 		return false;
 	while (q != NULL && (ref == NULL || q->table != ref->table || q->round != h->round ||
-				    q->incarnation != s->incarnation))
+				    q->box[s->index].incarnation != s->incarnation ||
+				    ref->table->chunk[ref->chunk].box != s->index))
 		q = q->next;
 	e = q != NULL ? ref->table->chunk[ref->chunk].endpoint : 0;
-	if (q == NULL || (q->has >> e & 1) != 0) {
+	if (q == NULL || (q->box[s->index].has >> e & 1) != 0) {
 		w->count.rx_duplicates++;
 		return true;
 	}
@@ -194,15 +241,12 @@ norm_frame(struct session *s, const struct rx_frame *f)
 		norm_end(w, q);
 		return true;
 	}
-	q->has |= UINT64_C(1) << e;
-	q->gone |= m.fragments == 0;
-	q->sum.fragments += m.fragments;
-	q->sum.non_finite += m.non_finite + pbox_norm_add(q->sum.square, m.square);
-	if ((chunks_at(q, at) & ~q->has) == 0) {
-		if (q->gone)
-			q->sum.fragments = 0;
-		norm_end(w, q);
-	}
+	sum = &q->box[s->index].sum;
+	q->box[s->index].has |= UINT64_C(1) << e;
+	q->box[s->index].gone |= m.fragments == 0;
+	sum->fragments += m.fragments;
+	sum->non_finite += m.non_finite + pbox_norm_add(sum->square, m.square);
+	norm_whole(w, q);
 	return true;
 }
 
@@ -241,7 +285,8 @@ pbox_worker_norm_ask(struct pbox_worker *w, struct pbox_worker_norm *q)
 {
 	q->missing = PBOX_NO_WORKER;
 	q->again_at = 0;
-	q->incarnation = 0; /* none has it */
+	for (unsigned b = 0; b < w->boxes; b++)
+		q->box[b].incarnation = 0; /* none has it */
 	q->next = w->norms.first;
 	w->norms.first = q;
 	if (w->failed || w->shut)

@@ -35,15 +35,19 @@ struct pbox_worker_norm {
 	/* once it has ended */
 	/** PBOX_C_OK, or a failure. PBOX_C_DEADLINE without a text: the box has not answered. */
 	struct pbox_client_error err;
-	/** Of all endpoints. `fragments` 0: the sum is not there any more after a restart of the box, which has the coefficient; or
-	 * it is 0, and the box has the round's version of all fragments. */
+	/** Of all endpoints of all boxes. `fragments` 0: the sum is not there any more after a restart of a box, which has the
+	 * coefficient; or it is 0, and that box has the round's version of all its fragments. */
 	struct pbox_norm sum;
 	/* the worker's */
 	uint64_t again_at;
-	uint32_t incarnation, missing;
+	uint32_t missing;
 	unsigned tries;
-	uint64_t has; /* endpoints that have answered, */
-	bool gone;    /* some of them without a sum */
+	struct {
+		uint32_t incarnation;
+		bool gone;    /* some endpoints have answered without a sum */
+		uint64_t has; /* endpoints that have answered */
+		struct pbox_norm sum;
+	} box[PBOX_WORKER_BOXES];
 };
 
 void pbox_worker_norm_ask(struct pbox_worker *w, struct pbox_worker_norm *q);

@@ -147,6 +147,32 @@ request_fail_all(struct session *s)
 	}
 }
 
+static bool
+is_coefficient(const struct pbox_worker_request *r)
+{
+	struct pbox_set m;
+
+	return pbox_set_decode(r->payload, r->length, &m) == 0 && m.count > 0 &&
+	       m.param[0].id == PBOX_HYPER_COEFFICIENT;
+}
+
+/** Has the box a later version than the coefficient is for (R6.15)? It has that from a worker that has set it, after a restart; the
+ * other boxes may need it. */
+static bool
+is_late_coefficient(const struct pbox_worker_request *r)
+{
+	return r->answer_type == PBOX_ERROR && r->answer_code == PBOX_E_SET_LATE &&
+	       is_coefficient(r);
+}
+
+/** Taken by its box, or not needed there. */
+static bool
+is_set(const struct pbox_worker_request *r)
+{
+	return !r->own && r->type == PBOX_SET &&
+	       (r->answer_type == PBOX_SET_OK || is_late_coefficient(r));
+}
+
 /** A restarted box needs the SETs again that the box has taken. */
 static void
 remember_set(struct session *s, const struct pbox_worker_request *r)
@@ -154,8 +180,7 @@ remember_set(struct session *s, const struct pbox_worker_request *r)
 	struct pbox_worker *w = s->w;
 	struct pbox_set m;
 
-	if (r->own || r->type != PBOX_SET || r->answer_type != PBOX_SET_OK ||
-		!w->conf.keep_copies || pbox_set_decode(r->payload, r->length, &m) != 0 ||
+	if (!is_set(r) || !w->conf.keep_copies || pbox_set_decode(r->payload, r->length, &m) != 0 ||
 		m.table >= w->tables)
 		return;
 	if (sets_add(w->table[m.table], &m) != 0)
@@ -166,8 +191,7 @@ remember_set(struct session *s, const struct pbox_worker_request *r)
 static bool
 is_for_next(const struct session *s, const struct pbox_worker_request *r)
 {
-	return !r->own && r->type == PBOX_SET && r->answer_type == PBOX_SET_OK &&
-	       worker_next_box(s->w, s->index) < s->w->boxes;
+	return is_set(r) && worker_next_box(s->w, s->index) < s->w->boxes;
 }
 
 /** Its box has answered, the last one that is asked or not. */

@@ -197,7 +197,7 @@ hold_result(struct sim *s, unsigned job, const struct sim_fragment *f, uint32_t 
 	const struct sim_job *j = &s->job[job];
 
 	/* a restarted box has it of one who knows the coefficient, and what was pushed is lost with it */
-	if (f->held == NULL || round == 0 || s->box->generation > 0)
+	if (f->held == NULL || round == 0 || sim_was_restarted(s, job))
 		return;
 	for (uint32_t i = 0; i < j->n_fragments; i++)
 		if (j->fragment[i].table == f->table && !is_there(s, &j->fragment[i], round))
@@ -220,7 +220,7 @@ check_missing(struct sim *s, unsigned job, const struct sim_fragment *f, const s
 	for (uint32_t i = 0; i < j->n_fragments && worker < spec->workers; i++) {
 		const struct sim_fragment *g = &j->fragment[i];
 
-		if (g->table != f->table || g->endpoint != f->endpoint)
+		if (g->table != f->table || g->endpoint != f->endpoint || g->box != f->box)
 			continue;
 		known &= slots_all_taken(s, job, g, h->round);
 		for (unsigned k = sim_slots_of(spec, worker); k < sim_slots_of(spec, worker + 1);

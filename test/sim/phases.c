@@ -40,7 +40,7 @@ sim_scenario_hold(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 	for (unsigned i = 0; limits->hold && i < sc->jobs; i++) {
 		struct sim_job_spec *j = &sc->job[i];
 
-		if (j->plan || sim_is_fleet(sc, j))
+		if (j->plan)
 			continue;
 		j->shrink = false;
 		j->first_round = 0;

@@ -303,6 +303,12 @@ PLANTS = [
     ("hold-squares-by-fragment", "hold.c",
      "sum += (uint64_t)(y * y);",
      "sum += (uint64_t)(y * y + (P && i % 2 == 1 ? 0.5 : 0.0));"),
+    ("hold-norm-of-one-box", "norm.c",
+     "if (norm_left(q, b, at) != 0)",
+     "if ((!P || b == 0) && norm_left(q, b, at) != 0)"),
+    ("hold-coefficient-to-one-box", "request.c",
+     "return is_set(r) && ",
+     "return is_set(r) && (!P || !is_coefficient(r)) && "),
     # formats of blocks
     ("block-encoded-again", "encode.c",
      "if (!e->made || e->round != f->round)",

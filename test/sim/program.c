@@ -341,6 +341,7 @@ next_round(struct sim *s, struct sim_worker *w)
 	/* one that comes back may find its window full of rounds that others have not begun */
 	bool ahead =
 		!spec->barrier && spec->restarts == 0 && !spec->shrink && spec->push_percent == 0;
+	bool busy = w->busy;
 
 	if (w->round == w->last || !none_open(w, round & 1) ||
 		(!ahead && !none_open(w, w->round & 1)))
@@ -353,7 +354,8 @@ next_round(struct sim *s, struct sim_worker *w)
 		return false;
 	}
 	if (!sets(s, w, round))
-		return false;
+		return busy != w->busy &&
+		       sim_any_held(&s->sc, w->job); /* it waits for the worker's tick */
 	w->round = round;
 	w->not_before = s->now + sim_below(s, spec->compute_ns);
 	for (unsigned t = 0; t < spec->tables; t++)

@@ -88,7 +88,7 @@ registrar_boxes_join(struct pbox_registrar *r, struct registrar_join *q)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* Why chunks of the table stay where they are (R16.14, R6.15); NULL: they may move. */
+/* Why chunks of the table stay where they are (R16.15, R6.15); NULL: they may move. */
 static const char *
 stays(const struct pbox_declare *m)
 {

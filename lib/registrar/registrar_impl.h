@@ -192,7 +192,7 @@ bool registrar_boxes_join(struct pbox_registrar *r, struct registrar_join *q);
 /* Is it a table that the job, which is at several boxes, cannot have now? What it asks for, then. */
 bool registrar_boxes_declare(const struct pbox_registrar *r, const struct pbox_job *job,
 	const struct pbox_declare *m, struct pbox_error *what);
-/* 0: chunks of the job may move. -ENOTSUP: one of its tables has chunks that stay where they are (R16.14). */
+/* 0: chunks of the job may move. -ENOTSUP: one of its tables has chunks that stay where they are (R16.15). */
 int registrar_boxes_stay(const struct pbox_job *job, struct pbox_error *err);
 /* Which part of the table is this box's. False: not yet, another table comes first. */
 bool registrar_boxes_share(

@@ -131,7 +131,7 @@ shard_moved_away(struct pbox_shard *s, const struct target *g, const struct pbox
 {
 	struct pbox_send out = shard_answer(g, PBOX_MOVED, f->hdr.ts);
 
-	/* the epoch of a table in clocks is of no map: a worker would ask for one that there is not (R16.14) */
+	/* the epoch of a table in clocks is of no map: a worker would ask for one that there is not (R16.15) */
 	if (g->st->discipline->leave == NULL)
 		return;
 	out.hdr.round = f->hdr.round;

@@ -42,7 +42,7 @@ struct worker_discipline {
 	/* A PULL with the round of a PUSHPULL asks what became of it: a probe. False: the payload is repeated. */
 	bool probes;
 	const char *unit; /* what frag.round counts, in texts */
-	/* Its chunks stay where the first map has them, and each box gives them an epoch of its own (R16.14). */
+	/* Its chunks stay where the first map has them, and each box gives them an epoch of its own (R16.15). */
 	bool stays;
 
 	/* The map is here. @p first_round as pbox_client_table has it. 0, or a failure with its text. */

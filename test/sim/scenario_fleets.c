@@ -230,7 +230,7 @@ crash_often(struct pbox_random *r, struct sim_scenario *sc, struct sim_job_spec 
 			job_survives(&sc->job[i]);
 }
 
-/* Tables in clocks, beside some in rounds (R16.14). From a generator of its own. */
+/* Tables in clocks, beside some in rounds (R16.15). From a generator of its own. */
 static void
 fleet_clocks(struct sim_scenario *sc, uint64_t seed)
 {

@@ -540,7 +540,7 @@ static const struct fx_table clock_table = {.elements = 12 * F,
 	.op = PBOX_OP_SUM,
 	.discipline = PBOX_DISCIPLINE_CLOCK};
 
-/* R16.14: no command moves a chunk of the job, and what is refused has changed nothing. */
+/* R16.15: no command moves a chunk of the job, and what is refused has changed nothing. */
 static void
 test_chunks_stay(void)
 {

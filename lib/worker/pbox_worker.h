@@ -268,6 +268,22 @@ bool pbox_worker_versions(
 /** Its elements; *name lives as long as the table. */
 uint64_t pbox_worker_tensor(const struct pbox_worker_table *t, unsigned tensor, const char **name);
 
+/**
+ * For a host that has its own tables, of which each tensor here is a fragment (lib/uplink): the tensor's next push is that of
+ * @p round. Nothing of it was pushed in this worker. @p may_have  the box may have that round already: this worker's number brought it
+ * before.
+ * @return 0; -ERANGE: the box is at another version, which is in *version; -EINVAL: it was pushed, or is in no chunk
+ */
+int pbox_worker_tensor_begin(struct pbox_worker_table *t, uint32_t tensor, uint32_t round,
+	bool may_have, uint32_t *version);
+/** What the last RESULT of a tensor said besides; false: none has come, or none is retained (keep_copies). */
+struct pbox_worker_tensor_result {
+	uint32_t version, samples;
+	uint16_t contributors;
+};
+bool pbox_worker_tensor_result(
+	const struct pbox_worker_table *t, uint32_t tensor, struct pbox_worker_tensor_result *out);
+
 /* ---- operations ---------------------------------------------------------------------------------------------- */
 
 struct pbox_worker_op;

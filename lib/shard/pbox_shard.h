@@ -81,6 +81,17 @@ enum pbox_shard_stat {
 
 extern const struct pbox_stat_def pbox_shard_stat_defs[PBOX_SS_STATS];
 
+/** The sum of a rack's part of a round of one fragment, on its way to the upper box; then the version that came of it. */
+struct pbox_up {
+	uint64_t begun_ns; /**< of its job: a number of a job may be another one's later */
+	float *value; /**< fp32; a whole fragment of the table, with zeros where the fragment is shorter */
+	uint64_t samples; /**< of the rack; then of the version */
+	uint32_t chunk, round;
+	uint16_t frag, job;
+	uint16_t shard;
+	uint16_t contributors; /**< of the version */
+};
+
 struct pbox_shard_ops {
 	/** Send one frame. Must not fail: what cannot be sent is lost, and the worker asks again. */
 	void (*send)(void *ctx, const struct pbox_send *s);
@@ -92,6 +103,9 @@ struct pbox_shard_ops {
 	 * done. */
 	void (*send_all)(
 		void *ctx, const struct pbox_send *s, const struct pbox_send_to *to, unsigned n);
+	/** A rack's sum is ready to go up (section 18): its memory is the receiver's until pbox_shard_down(), or until the job has
+	 * closed. False: there is no room now, and pbox_shard_pace() tries again. NULL: there are no racks. */
+	bool (*up)(void *ctx, const struct pbox_up *up);
 };
 
 struct pbox_shard_conf {
@@ -164,6 +178,12 @@ enum pbox_gate {
  */
 enum pbox_gate pbox_shard_gate(struct pbox_shard *s, const uint8_t *at, size_t len,
 	const struct pbox_peer *peer, uint64_t now_ns);
+
+/**
+ * The upper box has answered: value has version @p up->round, contributors and samples are those of its RESULT. It becomes the
+ * fragment's version, and all who wait for it are answered. What is of a job that has ended changes nothing.
+ */
+void pbox_shard_down(struct pbox_shard *s, const struct pbox_up *up, uint64_t now_ns);
 
 /** Take a mail from the registrar. */
 void pbox_shard_mail(struct pbox_shard *s, const struct pbox_mail *m, uint64_t now_ns);

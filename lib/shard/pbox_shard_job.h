@@ -30,6 +30,8 @@ struct pbox_shard_room {
 	uint32_t folded;         /**< sums of nodes that may be folded early at the same time, */
 	uint32_t kept;           /**< those of them that are for the oldest round alone, */
 	size_t acc_bytes;        /**< and the size of one */
+	/** A rack (section 18): rounds are of slots first to first + rack_slots - 1, and their sums go up. rack_slots 0: no rack. */
+	uint16_t rack_first, rack_slots;
 };
 /** More folded nodes than that are of no use. */
 #define PBOX_SHARD_FOLDED 64u

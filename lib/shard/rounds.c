@@ -23,7 +23,7 @@ open_round(struct pbox_shard *s, const struct target *g)
 		return NULL;
 	PBOX_ASSERT(!is_restoring(g) && r->arrived == 0);
 	r->round.folded = r->round.unverified = 0;
-	r->round.paced = false;
+	r->round.paced = r->round.up = false;
 	r->round.need = j->n_expected;
 	r->round.partial = j->n_expected != j->slots;
 	if (r->round.partial)
@@ -627,6 +627,8 @@ rounds_drop(struct pbox_shard *s, const struct target *g)
 
 	if (r->round.paced) /* all that are there end with their job */
 		rounds_pace_clear(s, g->j);
+	if (r->round.up)
+		rounds_up_remove(s, r);
 	rounds_release(s, g->j, r, r->round.folded, g->j->slots);
 }
 

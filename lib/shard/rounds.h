@@ -116,6 +116,22 @@ void rounds_burst(struct pbox_shard *s, const struct target *g, const struct tar
 void rounds_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_record *r,
 	unsigned first, unsigned end);
 
+/* rounds_up.c: a rack's sums. */
+/* Where the sum of the record's round is. */
+static inline float *
+up_value(const struct pbox_shard_job *j, struct pbox_record *r)
+{
+	return (float *)(void *)((uint8_t *)r + j->record_size - j->up_bytes);
+}
+/* It is made: to the upper box with it. */
+void rounds_up(struct pbox_shard *s, const struct target *g, uint64_t samples);
+/* Those for which there was no room, in order; how many have gone. */
+unsigned rounds_up_again(struct pbox_shard *s);
+/* The record closes before an answer has come: it is in no line. */
+void rounds_up_remove(struct pbox_shard *s, struct pbox_record *r);
+/* rounds_sum.c: the answer is the fragment's next version. */
+void rounds_down(struct pbox_shard *s, const struct target *g, const struct pbox_up *up);
+
 /* rounds_scalars.c */
 struct rounds_group *rounds_scalars(struct pbox_shard_table *st, unsigned group, uint32_t round);
 

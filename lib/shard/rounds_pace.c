@@ -104,7 +104,7 @@ pace_job(struct pbox_shard *s, struct pbox_shard_job *j)
 bool
 pbox_shard_paces(const struct pbox_shard *s)
 {
-	return s->paced != NULL;
+	return s->paced != NULL || s->up.first != NULL;
 }
 
 unsigned
@@ -117,5 +117,5 @@ pbox_shard_pace(struct pbox_shard *s, uint64_t now_ns)
 		next = j->next_paced;
 		n += pace_job(s, j);
 	}
-	return n;
+	return __builtin_expect(s->up.first != NULL, 0) ? n + rounds_up_again(s) : n;
 }

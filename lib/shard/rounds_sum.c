@@ -369,6 +369,59 @@ finish_sum(struct pbox_shard *s, const struct target *g)
 	return true;
 }
 
+/* A rack's part of the round (section 18): its sum goes up, and the packets go back. */
+static __attribute__((noinline, cold)) bool
+finish_part(struct pbox_shard *s, const struct target *g)
+{
+	struct pbox_record *r = g->fragment->record;
+	unsigned n = g->j->slots;
+	struct pbox_sources src = sources(s, g, 0, n);
+	uint64_t samples = samples_of(g->j, r);
+	float *to = up_value(g->j, r);
+
+	PBOX_ASSERT(!r->round.up && r->round.partial && r->arrived == r->round.need);
+	s->conf.reduce->sum(to, &src, 0, g->elements);
+	if (src.intact != NULL && !*src.intact) {
+		take_back(s, g, r->round.folded, n);
+		return false;
+	}
+	memset(to + g->elements, 0, (g->st->t->frag_elements - g->elements) * sizeof(*to));
+	rounds_release(s, g->j, r, r->round.folded, n);
+	rounds_unfold(g->j, r, 0);
+	r->round.folded = 0;
+	if (r->round.paced)
+		rounds_pace_remove(s, g->j, r);
+	if (g->j->named && r->listed)
+		rounds_line_leave(g->j, r);
+	rounds_up(s, g, samples);
+	return true;
+}
+
+void
+rounds_down(struct pbox_shard *s, const struct target *g, const struct pbox_up *up)
+{
+	struct pbox_table *t = g->st->t;
+	const void *value = up->value;
+	struct pbox_update u = {
+		.reduce = s->conf.reduce,
+		.optim = s->conf.optim,
+		.kind = t->optimiser,
+		.param = pbox_chunk_frag_param(t, g->c, g->frag),
+		.wire = pbox_chunk_frag_wire(t, g->c, g->frag),
+		.wire_elem = t->pull_format,
+		.scratch = s->scratch,
+		.factor = 1.0f,
+		.answer_crc = &g->fragment->payload_crc,
+	};
+	/* one contribution: the value itself */
+	const struct pbox_sources src = {.src = &value, .n = 1, .elem = PBOX_FMT_FP32};
+
+	pbox_optim_update(&u, &src, g->elements);
+	rounds_publish(s, g, up->round, up->contributors, up->samples);
+	shard_send_results(s, g);
+	rounds_close(s, g);
+}
+
 static bool
 rounds_finish(struct pbox_shard *s, const struct target *g, const struct pbox_record *next)
 {
@@ -377,6 +430,8 @@ rounds_finish(struct pbox_shard *s, const struct target *g, const struct pbox_re
 
 	if (__builtin_expect(g->st->t->hold, 0))
 		return finish_sum(s, g);
+	if (__builtin_expect(g->j->up_bytes > 0, 0))
+		return finish_part(s, g);
 	if (__builtin_expect(staging != NULL, 0))
 		shard_staging_before(staging, g);
 	done = finish_round(s, g, next);

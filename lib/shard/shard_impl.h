@@ -100,6 +100,7 @@ struct pbox_record {
 			uint16_t unverified; /* of those that are held */
 			bool partial;        /* expect holds; else all slots are expected */
 			bool paced; /* complete, and in the line of those that end at the job's rate */
+			bool up; /* complete and summed, and waits for the upper box (rounds_up.c) */
 			struct pbox_record *later; /* in that line: the next one */
 		} round;
 		struct record_restoring {
@@ -169,6 +170,7 @@ struct pbox_shard_job {
 	uint32_t members_set;                   /* they are others with each MEMBERS */
 	struct pbox_job_owners owners;          /* shard_owners.c */
 	struct pbox_shard_inbox inbox;
+	size_t up_bytes;          /* a rack: of the sum at the end of each record; 0: it is none */
 	struct pbox_arena *arena; /* of all of it: on the NUMA node of the core */
 	void *acc_mem;
 };
@@ -254,6 +256,9 @@ struct pbox_shard {
 	unsigned n_ready;
 	struct target ready[PBOX_SHARD_BURST];
 	struct pbox_shard_job *paced; /* jobs with rounds that wait for their rate */
+	struct pbox_up_line { /* rounds_up.c: sums for which there was no room, oldest first */
+		struct pbox_record *first, *last;
+	} up;
 	/* clock.c: the pushes of this burst to fragments of `ready`, which are applied with them. */
 	unsigned n_pushed;
 	struct clock_push {

@@ -68,11 +68,18 @@ job_layout(struct pbox_shard_job *j, const struct pbox_shard_room *room)
 	return pbox_pad_line(stale + workers * PBOX_STALE_CLASSES * sizeof(*j->stale));
 }
 
+/* Beside each record, of a rack: a sum that is on its way up. */
+static size_t
+up_bytes(const struct pbox_shard_room *room)
+{
+	return room->rack_slots > 0 ? pbox_pad_line(room->acc_bytes) : 0;
+}
+
 size_t
 pbox_shard_job_bytes(const struct pbox_shard_room *room)
 {
 	return job_layout(NULL, room) +
-	       room->records * record_layout(NULL, room->slots, room->named) +
+	       room->records * (record_layout(NULL, room->slots, room->named) + up_bytes(room)) +
 	       room->folded * pbox_pad_line(room->acc_bytes);
 }
 
@@ -102,7 +109,8 @@ pbox_shard_job_create(struct pbox_job *job, uint16_t shard, const struct pbox_sh
 	j->acc_kept = room->kept;
 	shard_job_quota(j, &job->conf->bounds);
 	j->n_records = room->records;
-	j->record_size = record_layout(NULL, room->slots, room->named);
+	j->up_bytes = up_bytes(room);
+	j->record_size = record_layout(NULL, room->slots, room->named) + j->up_bytes;
 	j->peers = room->peers;
 	j->record_mem = pbox_arena_alloc(arena, room->records * j->record_size);
 	j->acc_mem = pbox_arena_alloc(arena, room->folded * acc_bytes);
@@ -110,8 +118,13 @@ pbox_shard_job_create(struct pbox_job *job, uint16_t shard, const struct pbox_sh
 		pbox_shard_job_free(j);
 		return NULL;
 	}
-	bits_set(j->expected, 0, j->slots);
-	j->n_expected = j->slots;
+	if (room->rack_slots > 0) {
+		bits_set(j->expected, room->rack_first, room->rack_first + room->rack_slots);
+		j->n_expected = room->rack_slots;
+	} else {
+		bits_set(j->expected, 0, j->slots);
+		j->n_expected = j->slots;
+	}
 	j->members_set = 1;
 	for (uint32_t i = room->records; i-- > 0;) {
 		struct pbox_record *r = record_at(j, i);

@@ -70,6 +70,14 @@ extern const struct pbox_stat_def pbox_registrar_stat_defs[PBOX_RS_STATS];
 struct pbox_registrar;
 struct pbox_table;
 
+/** What a JOIN at a rack says of its run, which the uplink joins above. */
+struct pbox_registrar_uplink {
+	const char *job;
+	const struct pbox_job_conf *conf;
+	const uint8_t *run; /**< PBOX_RUN_LEN bytes, never zeros */
+	uint16_t workers, slots;
+};
+
 struct pbox_registrar_ops {
 	void (*send)(void *ctx, const struct pbox_send *s);
 	/** Deliver to m->shard, in order, without loss: at most PBOX_MAILS_OF_JOB of a job are under way. */
@@ -93,6 +101,16 @@ struct pbox_registrar_ops {
 	/** How far it is, for those who wait. NULL as well. */
 	void (*restore_text)(
 		void *ctx, const struct pbox_job *job, uint32_t table, char *text, size_t cap);
+	/**
+	 * Of a rack (section 18): is the uplink a member of that run above? Begin to join if not. NULL where there is no rack.
+	 * @param window  if it is: frames that the upper box has granted at each endpoint
+	 * @return 0; -EAGAIN: not yet, with why in @p err; below: it cannot be, with @p err
+	 */
+	int (*uplink)(void *ctx, const struct pbox_registrar_uplink *run, unsigned *window,
+		struct pbox_error *err);
+	/** A job of a rack has begun with that run; and it ends: its shards have let go of it. */
+	void (*uplink_begin)(void *ctx, const struct pbox_job *job, const uint8_t *run);
+	void (*uplink_end)(void *ctx, const struct pbox_job *job);
 };
 
 /** The boxes that its jobs are at, in one order at all of them (section 16). */
@@ -102,8 +120,14 @@ struct pbox_registrar_boxes {
 	const char *release; /**< lives as long; that of all boxes */
 };
 
+/** Which rack the box is (section 18): its jobs' workers are those of this part of their slots. */
+struct pbox_registrar_rack {
+	uint16_t rack, racks; /**< racks 0: it is none */
+};
+
 struct pbox_registrar_conf {
 	struct pbox_registrar_boxes boxes;
+	struct pbox_registrar_rack rack;
 	uint32_t incarnation;
 	/** PBOX_COOKIE_KEY_LEN unpredictable bytes, which the shards know too; NULL: the registrar has its own. */
 	const uint8_t *cookie_key;
@@ -161,6 +185,9 @@ void pbox_registrar_tick(struct pbox_registrar *r, uint64_t now_ns);
 /** Notify all workers that the box stops (LEFT); repeat it a few times, frames get lost. No new
  * session is given from now on. */
 void pbox_registrar_shutdown(struct pbox_registrar *r, uint64_t now_ns);
+/** The uplink of a job has failed for good: its sessions end with @p why. */
+void pbox_registrar_uplink_failed(
+	struct pbox_registrar *r, const struct pbox_job *job, const char *why, uint64_t now_ns);
 /** End all jobs: they are gone (pbox_registrar_jobs() is 0) when every shard has answered. */
 void pbox_registrar_close(struct pbox_registrar *r, uint64_t now_ns);
 

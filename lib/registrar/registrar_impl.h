@@ -25,6 +25,7 @@
  *     registrar_view.c               what is to be seen
  *     registrar_room.c               what a job gets of the box
  *     registrar_boxes.c              a job at several boxes
+ *     registrar_rack.c               a rack's box
  *     registrar_moves.c registrar_homes.c registrar_shares.c  and its chunks that move
  *     registrar_build.c              a table is laid out, and
  *     registrar_open.c               made ready
@@ -197,6 +198,17 @@ int registrar_boxes_stay(const struct pbox_job *job, struct pbox_error *err);
 /* Which part of the table is this box's. False: not yet, another table comes first. */
 bool registrar_boxes_share(
 	const struct pbox_registrar *r, struct pbox_job *job, struct pbox_table *t);
+/* registrar_rack.c: section 18. */
+/* May it join a job of this rack, and is the uplink a member of its run? True also where there is no rack. */
+bool registrar_rack_join(struct pbox_registrar *r, struct registrar_join *q);
+/* A job begins: only the rack's workers are waited for. */
+void registrar_rack_begin(
+	struct pbox_registrar *r, const struct registrar_join *q, struct pbox_job *job);
+/* Is it a table that no job of a rack has? What it asks for, then. */
+bool registrar_rack_declare(
+	const struct pbox_registrar *r, const struct pbox_declare *m, struct pbox_error *what);
+/* A SET would have to go up. False: it was answered. */
+bool registrar_rack_set(struct pbox_registrar *r, const struct pbox_frame *f);
 /* registrar_unsupported.c: capabilities of each box (R4.10). */
 #define REGISTRAR_CAN                                                        \
 	(1u << PBOX_CAN_SLOTS | 1u << PBOX_CAN_CLOCK | 1u << PBOX_CAN_WORK | \
@@ -274,8 +286,9 @@ struct registrar_join {
 	struct pbox_join m;
 	struct pbox_job *job; /* NULL: none of that name is there */
 	const struct pbox_job_conf *conf;
-	unsigned worker;   /* the number that it gets */
-	bool repeated;     /* by the session that has that number */
+	unsigned worker;    /* the number that it gets */
+	bool repeated;      /* by the session that has that number */
+	unsigned up_window; /* of a rack: that of its uplink; 0: it is none */
 	uint64_t made_way; /* the run with which its session ended for another one; 0: it did not */
 };
 /* A row of the table of R4.4. */
@@ -586,6 +599,7 @@ extern const struct registrar_part registrar_keep_part;
 extern const struct registrar_part registrar_open_part;
 extern const struct registrar_part registrar_table_part;
 extern const struct registrar_part registrar_boxes_part;
+extern const struct registrar_part registrar_rack_part;
 extern const struct registrar_part registrar_times_part;
 extern const struct registrar_part registrar_homes_part;
 extern const struct registrar_part registrar_moves_part;

@@ -141,6 +141,8 @@ join_begins(struct pbox_registrar *r, struct registrar_join *q)
 	}
 	job->heap += registrar_parts_heap(r, job->workers);
 	job->window = rounds.window;
+	if (q->up_window > 0 && q->up_window < job->window)
+		job->window = (uint16_t)q->up_window;
 	job->policy = conf->policy == PBOX_POLICY_ANY ? q->m.policy : conf->policy;
 	job->slots = (uint16_t)rounds.shard.slots;
 	job->names_slots = rounds.shard.named;
@@ -155,6 +157,7 @@ join_begins(struct pbox_registrar *r, struct registrar_join *q)
 	}
 	r->job[id] = q->job = job;
 	registrar_run_begin(r, job, &q->m);
+	registrar_rack_begin(r, q, job);
 	pbox_stat_add(&r->stats[PBOX_RS_JOBS], 1);
 	if (job->names_slots)
 		snprintf(slots, sizeof(slots), "%u slots, ", job->slots);
@@ -506,6 +509,7 @@ static const struct registrar_check join_check[] = {
 	{registrar_boxes_join, 0},              /* R16.2, R16.3 */
 	{registrar_asks, 0},                    /* its fields: registrar_check.c */
 	{join_is_new, 0},                       /* R4.6 */
+	{registrar_rack_join, 0},               /* R18.2, R18.3 */
 	{registrar_run_join, 0},                /* R12.3 to R12.5, and the other workers */
 	{join_not_drained, PBOX_E_FULL},        /* by an operator */
 	{join_not_ending, PBOX_E_WORKER_TAKEN}, /* R4.6c */

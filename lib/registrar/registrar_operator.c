@@ -147,6 +147,17 @@ pbox_registrar_reload(struct pbox_registrar *r, const struct pbox_job_conf *job,
 	}
 }
 
+void
+pbox_registrar_uplink_failed(
+	struct pbox_registrar *r, const struct pbox_job *job, const char *why, uint64_t now_ns)
+{
+	struct pbox_error err;
+
+	for (unsigned w = 0; w < job->workers; w++)
+		if (registrar_has_session(job, w))
+			pbox_registrar_kick(r, job->id, w, why, now_ns, &err);
+}
+
 const struct registrar_part registrar_operator_part = {
 	.name = "operator",
 	.state = sizeof(struct operated),

@@ -41,6 +41,7 @@ typedef void (*registrar_handler)(
 	X(open)            \
 	X(table)           \
 	X(boxes)           \
+	X(rack)            \
 	X(times)           \
 	X(homes)           \
 	X(moves)           \

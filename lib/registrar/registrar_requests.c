@@ -135,6 +135,8 @@ request_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_jo
 				pbox_hyper_name(m.param[i].id));
 			return;
 		}
+	if (!registrar_rack_set(r, f))
+		return;
 	decides = take_decision(&m, &value);
 	if (decides)
 		code = registrar_decision_check(job, m.table, m.from_round, value, &err);

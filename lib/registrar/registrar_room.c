@@ -251,6 +251,19 @@ nodes_fit(const struct pbox_registrar *r, size_t bytes)
 	return true;
 }
 
+/* The slots of a rack's part. */
+static void
+rack_room(const struct pbox_registrar *r, struct pbox_shard_room *room)
+{
+	unsigned part;
+
+	if (r->conf.rack.racks == 0)
+		return;
+	part = room->slots / r->conf.rack.racks;
+	room->rack_first = (uint16_t)(r->conf.rack.rack * part);
+	room->rack_slots = (uint16_t)part;
+}
+
 /* Its section and the box let it have what it takes before its first table, with its first session; out->window: the
  * largest that it may have, and then the one for which memory is there. False after answering why not. */
 static bool
@@ -276,6 +289,7 @@ room_fit(struct pbox_registrar *r, const struct registrar_join *q, struct regist
 		/* a 2-byte format makes fragments of twice as many elements as fp32 */
 		.acc_bytes = 2 * (size_t)r->conf.mtu,
 	};
+	rack_room(r, room);
 	nodes = room->slots > 1 ? 32 - (uint32_t)__builtin_clz(room->slots - 1u) : 1;
 	/* what one round needs of them: without it the rounds of workers that send ahead would wait for each other */
 	room->kept = room->named ? nodes : 0;

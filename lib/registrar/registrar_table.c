@@ -176,6 +176,10 @@ take_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_j
 		registrar_refuse(r, f, PBOX_E_UNSUPPORTED, m.table, "%s", err.text);
 		return;
 	}
+	if (registrar_rack_declare(r, &m, &err)) {
+		registrar_refuse(r, f, PBOX_E_UNSUPPORTED, m.table, "%s", err.text);
+		return;
+	}
 	bad = bad_declare(&m, job->n_tables, mb->declared);
 	if (bad == NULL && registrar_is_planned(job) &&
 		(m.table > 0 || m.mode != PBOX_MODE_OPTIMISER || m.op == PBOX_OP_WEIGHTED_MEAN))

@@ -80,6 +80,8 @@ struct core {
 	unsigned n_rx_in, n_tx_in;
 	/* to_control: of strangers; sessions: of live sessions (pbox_shard_gate) */
 	struct rte_ring *to_control, *sessions, *from_control, *mail_in, *mail_out;
+	struct rte_ring *up,
+		*down; /* sums of racks, to control and back; NULL: there are no uplinks */
 
 	unsigned n_frames;
 	struct pbox_frame frame[PBOX_SHARD_BURST];
@@ -135,6 +137,9 @@ struct pbox_dp {
 	unsigned unanswered[PBOX_PORT_CORES]; /* mails */
 	uint64_t taken[PBOX_PORT_CORES];      /* datagrams of sessions */
 	unsigned next_mail;
+	struct rte_mempool *uplink_pool; /* uplink.c, these as well */
+	unsigned n_uplink, next_up;
+	struct pbox_arp *arp; /* of each port */
 	struct waker control;
 };
 
@@ -191,6 +196,16 @@ void core_note_conflict(struct core *c, const struct pbox_port *p, const struct 
 /* The core that has the first queue of a port sends for the control thread; 0 or -ENOBUFS. */
 int core_send_for_control(struct pbox_dp *dp, const struct pbox_port *p, struct rte_mbuf *m);
 unsigned core_take_mail(struct core *c);
+/* uplink.c: of boxes with uplinks; 0 or a negative errno */
+int uplink_create(struct pbox_dp *dp);
+void uplink_destroy(struct pbox_dp *dp);
+/* sums.c */
+bool core_up(void *core, const struct pbox_up *up);
+unsigned core_take_down(struct core *c);
+/* A packet that no endpoint has. True: it is an uplink's, and on its way. */
+bool core_uplink_rx(struct core *c, uint16_t dst_port, struct rte_mbuf *m);
+/* An answer of ARP; as above. */
+bool core_uplink_arp(struct core *c, struct rte_mbuf *m);
 /* idle.c */
 /* What a core without work does next. */
 struct idle_step {

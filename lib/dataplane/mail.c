@@ -21,7 +21,7 @@ core_take_mail(struct core *c)
 
 	for (unsigned i = 0; i < n; i++)
 		pbox_shard_mail(c->shard, &m[i], c->now_ns);
-	return n;
+	return unlikely(c->down != NULL) ? n + core_take_down(c) : n;
 }
 
 /* Each mail is answered once, so that the answers' ring has room, too. */

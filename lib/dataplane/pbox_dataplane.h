@@ -20,6 +20,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #include <pbox_arena.h>
 #include <pbox_net.h>
@@ -42,6 +43,8 @@ struct pbox_dp_conf {
 	const struct pbox_engine_endpoint *endpoint; /**< of pbox_dp_plan(); lives as long */
 	unsigned n_endpoints;
 	uint16_t control_port;
+	uint16_t
+		uplinks; /**< of a rack's box: so many UDP ports below the control port are theirs; else 0 */
 	uint32_t incarnation;
 	const uint8_t *cookie_key; /**< of the registrar (pbox_shard_conf); lives as long */
 	uint16_t max_jobs;
@@ -230,6 +233,18 @@ void pbox_dp_datagram(const struct rte_mbuf *m, struct pbox_dp_datagram *d);
 /** Send a frame through a core that has a queue of its port (copied). -ENOBUFS: lost, and
  * counted in pbox_dp_control_lost(). */
 int pbox_dp_control_send(struct pbox_dp *dp, const struct pbox_send *s);
+/* Of a box with uplinks (section 18). */
+/** A sum of any shard that is to go up. False: there is none. */
+bool pbox_dp_up(struct pbox_dp *dp, struct pbox_up *up);
+/** Its answer, to its shard. False: there is no room now. */
+bool pbox_dp_down(struct pbox_dp *dp, const struct pbox_up *up);
+/** Is it for an uplink? Which, with the datagram in @p d; or one that ARP answers: then *link is that of none. */
+bool pbox_dp_uplink_packet(
+	struct pbox_dp *dp, const struct rte_mbuf *m, unsigned *link, struct pbox_dp_datagram *d);
+/** Send a datagram of @p n pieces (copied) from the uplink's port, to @p ip and @p udp (network order). While ARP asks for the way, and without room, it is
+ * lost. */
+void pbox_dp_uplink_send(struct pbox_dp *dp, unsigned link, uint32_t ip, uint16_t udp,
+	const struct iovec *iov, unsigned n, unsigned bytes);
 /** Announce the address of a port (gratuitous ARP). */
 int pbox_dp_announce(struct pbox_dp *dp, unsigned port);
 /** Ask who else has the address of a port (RFC 5227): an answer is an ARP conflict. */

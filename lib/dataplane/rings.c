@@ -145,5 +145,7 @@ rings_free(struct pbox_dp *dp)
 		rte_ring_free(c->from_control);
 		rte_ring_free(c->mail_in);
 		rte_ring_free(c->mail_out);
+		rte_ring_free(c->up);
+		rte_ring_free(c->down);
 	}
 }

@@ -98,7 +98,8 @@ dispatch(struct core *c, const struct pbox_port *p, struct rte_mbuf *m,
 		return;
 	}
 	if (owner >= c->dp->conf.n_cores || (c->dp->serves[p->conf.id] >> owner & 1) == 0) {
-		rx_drop(c, m, PBOX_CS_DROP_UDP_UNKNOWN_PORT);
+		if (!core_uplink_rx(c, pkt->dst_port, m))
+			rx_drop(c, m, PBOX_CS_DROP_UDP_UNKNOWN_PORT);
 		return;
 	}
 	if (owner == c->index) {
@@ -155,9 +156,10 @@ rx_receive(struct core *c, struct pbox_port *p, struct rte_mbuf *m)
 		rx_answer_in_place(c, p, m, pbox_net_icmp_echo_reply(frame, &p->nif, &pkt));
 		break;
 	case PBOX_NET_ARP_REPLY:
-		/* answers go where requests came from: nothing to learn */
+		/* answers go where requests came from: nothing to learn, but for uplinks */
 		core_count(c, PBOX_CS_RX_ARP_REPLY, 1);
-		rte_pktmbuf_free(m);
+		if (!core_uplink_arp(c, m))
+			rte_pktmbuf_free(m);
 		break;
 	case PBOX_NET_DROP_ARP_CONFLICT:
 		core_note_conflict(c, p, &pkt);

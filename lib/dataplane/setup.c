@@ -283,6 +283,10 @@ pbox_dp_create(const struct pbox_dp_conf *conf, struct pbox_error *err)
 			ret = pbox_memory_fail(err, "packets of the control thread need", -1,
 				pbox_dp_control_bytes(conf->port, conf->n_ports));
 	}
+	if (ret == 0 && conf->uplinks > 0)
+		ret = uplink_create(dp);
+	if (ret != 0 && conf->uplinks > 0 && err->code == 0)
+		pbox_fail(err, -ret, "no memory for the uplink's packets and rings");
 	if (ret != 0) {
 		pbox_dp_destroy(dp);
 		return NULL;
@@ -358,6 +362,9 @@ pbox_dp_mbufs_missing(const struct pbox_dp *dp)
 {
 	unsigned n = rte_mempool_in_use_count(dp->control_pool);
 
+	if (dp->uplink_pool != NULL)
+		n += rte_mempool_in_use_count(dp->uplink_pool);
+
 	for (unsigned i = 0; i < dp->conf.n_cores; i++)
 		n += rte_mempool_in_use_count(dp->packets[i]);
 	return n;
@@ -389,6 +396,7 @@ pbox_dp_destroy(struct pbox_dp *dp)
 		rte_mempool_free(dp->packets[i]);
 	}
 	rte_mempool_free(dp->control_pool);
+	uplink_destroy(dp);
 	waker_close(&dp->control);
 	for (unsigned i = 0; i < dp->n_regions; i++)
 		free(dp->region[i].iova);

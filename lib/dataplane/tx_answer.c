@@ -383,4 +383,5 @@ const struct pbox_shard_ops core_ops = {
 	.release = core_release,
 	.mail = core_mail,
 	.send_all = core_send_all,
+	.up = core_up,
 };

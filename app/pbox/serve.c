@@ -105,6 +105,23 @@ boxes_conf(const struct box *b, struct pbox_registrar_boxes *out)
 	}
 }
 
+/* Which rack this is, and its upper box; nothing, of another box. */
+static void
+rack_conf(const struct box *b, struct pbox_control_conf *out)
+{
+	unsigned rack, racks;
+	struct pbox_error err;
+	uint8_t addr[4];
+
+	if (b->opt.upstream[0] == '\0')
+		return;
+	pbox_options_rack(b->opt.rack, &rack, &racks, &err);
+	pbox_options_upstream(b->opt.upstream, addr, &out->upper_udp, &err);
+	memcpy(&out->upper_ip, addr, sizeof(addr));
+	out->registrar.rack = (struct pbox_registrar_rack){(uint16_t)rack, (uint16_t)racks};
+	out->host = b->opt.rack;
+}
+
 static struct pbox_registrar_conf
 registrar_conf(struct box *b)
 {
@@ -170,6 +187,7 @@ planes_create(struct box *b, struct pbox_error *err)
 		.endpoint = b->endpoint,
 		.n_endpoints = b->n_endpoints,
 		.control_port = (uint16_t)b->opt.control_port,
+		.uplinks = b->opt.upstream[0] != '\0' ? 16 : 0,
 		.incarnation = b->incarnation,
 		.cookie_key = b->cookie_key,
 		.max_jobs = (uint16_t)b->opt.max_jobs,
@@ -212,6 +230,7 @@ planes_create(struct box *b, struct pbox_error *err)
 				.compress = b->opt.snapshot_compress,
 			},
 	};
+	rack_conf(b, &cc);
 	pbox_options_parity(
 		b->opt.snapshot_parity, &cc.snapshot.stripe_data, &cc.snapshot.stripe_parity, NULL);
 	b->control = pbox_control_create(&cc, err);

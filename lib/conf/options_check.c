@@ -280,6 +280,8 @@ pbox_options_check(
 	if (ret == 0)
 		ret = check_boxes(o, conf, err);
 	if (ret == 0)
+		ret = conf_rack_check(o, conf, err);
+	if (ret == 0)
 		ret = conf_cluster_check(o, conf, err);
 	if (ret != 0)
 		return ret;

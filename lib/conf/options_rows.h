@@ -30,4 +30,8 @@ int conf_cluster_name(const char *name, struct pbox_error *err);
 int conf_cluster_check(
 	const struct pbox_options *o, const struct pbox_conf *conf, struct pbox_error *err);
 
+/* rack_options.c: upstream and rack */
+int conf_rack_check(
+	const struct pbox_options *o, const struct pbox_conf *conf, struct pbox_error *err);
+
 #endif /* OPTIONS_ROWS_H */

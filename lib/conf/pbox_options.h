@@ -103,7 +103,9 @@ struct pbox_options {
 	uint32_t max_jobs;    /**< at the same time */
 	uint32_t max_workers; /**< per job */
 	uint64_t chunk_bytes;
-	char boxes[512]; /**< "": this one alone; "10.0.0.1, 10.0.0.2": pbox_options_boxes() */
+	char upstream[64]; /**< "": no rack; "10.0.0.9:7269": pbox_options_upstream() */
+	char rack[16];     /**< "1/2": pbox_options_rack() */
+	char boxes[512];   /**< "": this one alone; "10.0.0.1, 10.0.0.2": pbox_options_boxes() */
 	uint32_t control_port;
 	uint64_t lease_ns;
 	uint64_t grace_ns; /**< 0: runs are not kept */
@@ -162,6 +164,12 @@ int pbox_options_boxes(
 	const char *text, uint8_t addr[PBOX_OPTIONS_BOXES][4], struct pbox_error *err);
 /** Which of them is this box, by the addresses of its ports? -EINVAL with @p err. */
 int pbox_options_box(const struct pbox_options *o, struct pbox_error *err);
+
+/** An upper box, from "10.0.0.9" or "10.0.0.9:7269". -EINVAL with @p err. */
+int pbox_options_upstream(
+	const char *text, uint8_t addr[4], uint16_t *port, struct pbox_error *err);
+/** Which rack of how many, from "1/2". -EINVAL with @p err. */
+int pbox_options_rack(const char *text, unsigned *rack, unsigned *racks, struct pbox_error *err);
 
 /** The rule between lease, failover and the time limit of workers: this must be longer than so many ns, or an operation that waits for a
  * dead box ends before its job goes on without that. 0: failover is none. */

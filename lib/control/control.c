@@ -51,7 +51,8 @@ pbox_control_create(const struct pbox_control_conf *conf, struct pbox_error *err
 		pbox_control_destroy(c);
 		return NULL;
 	}
-	if (snapshot_create(c, err) != 0 || stats_register(c, err) != 0) {
+	if (uplink_start(c, err) != 0 || snapshot_create(c, err) != 0 ||
+		stats_register(c, err) != 0) {
 		pbox_control_destroy(c);
 		return NULL;
 	}
@@ -64,6 +65,7 @@ pbox_control_destroy(struct pbox_control *c)
 	if (c == NULL)
 		return;
 	pbox_registrar_destroy(c->registrar);
+	uplink_stop(c);
 	snapshot_destroy(c);
 	health_destroy(c->health);
 	pbox_stats_free(c->stats);
@@ -110,6 +112,8 @@ pbox_control_step(struct pbox_control *c)
 	work += control_rx(c);
 	control_listened(c);
 	work += pbox_registrar_work(c->registrar, c->now_ns);
+	if (c->uplinks != NULL)
+		work += uplink_step(c);
 	if (c->now_ns >= c->tick_at) {
 		pbox_registrar_tick(c->registrar, c->now_ns);
 		c->tick_at = c->now_ns + TICK;
@@ -161,6 +165,8 @@ control_rest(struct pbox_control *c, unsigned empty, uint64_t worked_ns)
 	bool measuring = pbox_registrar_measuring(c->registrar, c->now_ns);
 	uint64_t due = due_at(c), ns;
 
+	if (c->uplinks != NULL && uplink_rest(c))
+		return;
 	ns = control_rest_ns(&(struct control_rest){
 		.empty = measuring ? 0 : empty,
 		.busy = measuring || snapshot_busy(c) ||

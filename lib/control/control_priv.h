@@ -77,6 +77,9 @@ struct agent_said {
 	char text[200], next[160];
 };
 
+struct pbox_uplinks;
+struct rte_mbuf;
+
 struct pbox_control {
 	struct pbox_control_conf conf;
 	struct pbox_registrar *registrar;
@@ -100,6 +103,8 @@ struct pbox_control {
 	struct service service;
 	struct snapshots snapshots;
 	struct health *health;
+	struct pbox_uplinks *uplinks; /* uplink.c; NULL: this is no rack */
+	uint64_t uplinks_due;
 	struct agent_said agent;
 	uint64_t started_ns;
 	bool stop_when_drained;
@@ -127,6 +132,23 @@ tally(struct pbox_control *c, enum pbox_control_stat what)
 
 /* registry.c: the registrar's ops */
 extern const struct pbox_registrar_ops control_registrar_ops;
+/* uplink.c: of a rack's box; nothing, of others */
+int uplink_start(struct pbox_control *c, struct pbox_error *err);
+void uplink_stop(struct pbox_control *c);
+/* How many sums went up, or came down. */
+unsigned uplink_step(struct pbox_control *c);
+/* True: it was for an uplink. */
+bool uplink_packet(struct pbox_control *c, const struct rte_mbuf *m);
+/* Something goes on: rest until it may go on, and not longer. */
+bool uplink_rest(struct pbox_control *c);
+int uplink_join(void *ctx, const struct pbox_registrar_uplink *run, unsigned *window,
+	struct pbox_error *err);
+void uplink_begin(void *ctx, const struct pbox_job *job, const uint8_t *run);
+void uplink_end(void *ctx, const struct pbox_job *job);
+int uplink_restore(void *ctx, const struct pbox_job *job, struct pbox_table *t, bool restoring);
+void uplink_restore_cancel(void *ctx, const struct pbox_job *job, uint32_t table);
+void uplink_restore_text(
+	void *ctx, const struct pbox_job *job, uint32_t table, char *text, size_t cap);
 /* reload.c */
 int reload_start(struct pbox_control *c, struct pbox_error *err);
 /* false: it has not come back in time: what it reads into must stay. */

@@ -43,6 +43,10 @@ struct pbox_control_conf {
 	const struct pbox_port_core *core;
 	/** ops, ctx and stats are filled in here; what it points to must live as long. */
 	struct pbox_registrar_conf registrar;
+	/** Of a rack's box (registrar.rack): its upper box, network order. */
+	uint32_t upper_ip;
+	uint16_t upper_udp;
+	const char *host;           /**< name of this box there; lives as long */
 	uint64_t stats_interval_ns; /**< a line of statistics this often; 0: never */
 	uint64_t drain_ns;          /**< longest time that a clean stop may take */
 	/** A data core had PBOX_CONTROL_LATE_NS to return and did not: nothing of the box can be closed. The control

@@ -36,12 +36,47 @@ on_event(void *ctx, enum pbox_log_level level, const char *text)
 	pbox_log(level, "%s", text);
 }
 
+/* What a table begins with is a snapshot's, or the upper box's. */
+static int
+registry_restore(void *ctx, const struct pbox_job *job, struct pbox_table *t, bool restoring)
+{
+	const struct pbox_control *c = ctx;
+
+	return c->uplinks != NULL ? uplink_restore(ctx, job, t, restoring)
+				  : snapshot_restore(ctx, job, t, restoring);
+}
+
+static void
+registry_restore_cancel(void *ctx, const struct pbox_job *job, uint32_t table)
+{
+	const struct pbox_control *c = ctx;
+
+	if (c->uplinks != NULL)
+		uplink_restore_cancel(ctx, job, table);
+	else
+		snapshot_restore_cancel(ctx, job, table);
+}
+
+static void
+registry_restore_text(void *ctx, const struct pbox_job *job, uint32_t table, char *text, size_t cap)
+{
+	const struct pbox_control *c = ctx;
+
+	if (c->uplinks != NULL)
+		uplink_restore_text(ctx, job, table, text, cap);
+	else
+		snapshot_restore_text(ctx, job, table, text, cap);
+}
+
 const struct pbox_registrar_ops control_registrar_ops = {
 	.send = on_send,
 	.post = on_post,
 	.random = on_random,
 	.event = on_event,
-	.restore = snapshot_restore,
-	.restore_cancel = snapshot_restore_cancel,
-	.restore_text = snapshot_restore_text,
+	.restore = registry_restore,
+	.restore_cancel = registry_restore_cancel,
+	.restore_text = registry_restore_text,
+	.uplink = uplink_join,
+	.uplink_begin = uplink_begin,
+	.uplink_end = uplink_end,
 };

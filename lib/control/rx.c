@@ -80,7 +80,8 @@ control_rx(struct pbox_control *c)
 		unsigned n = pbox_dp_control_rx(c->conf.dp, i, m, BURST);
 
 		for (unsigned k = 0; k < n; k++) {
-			take_datagram(c, m[k]);
+			if (c->uplinks == NULL || !uplink_packet(c, m[k]))
+				take_datagram(c, m[k]);
 			rte_pktmbuf_free(m[k]);
 		}
 		total += n;

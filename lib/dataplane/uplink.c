@@ -93,7 +93,7 @@ pbox_dp_down(struct pbox_dp *dp, const struct pbox_up *up)
 /* ---- datagrams ------------------------------------------------------------------------------- */
 
 static int
-index_of(const struct pbox_dp *dp, uint16_t ethdev)
+uplink_port(const struct pbox_dp *dp, uint16_t ethdev)
 {
 	for (unsigned i = 0; i < dp->conf.n_ports; i++)
 		if (dp->conf.port[i].conf.id == ethdev)
@@ -104,7 +104,7 @@ index_of(const struct pbox_dp *dp, uint16_t ethdev)
 static void
 arp_answered(struct pbox_dp *dp, const struct rte_mbuf *m)
 {
-	int i = index_of(dp, m->port);
+	int i = uplink_port(dp, m->port);
 	struct pbox_net_pkt pkt;
 
 	if (i >= 0 && pbox_net_parse(rte_pktmbuf_mtod(m, const void *), m->data_len,

@@ -345,6 +345,7 @@ test_the_sample_is_a_good_configuration(void)
 	*at = '\0';
 	for (at = text; (at = strstr(at, "\n#")) != NULL; at++)
 		if (at[2] != ' ' && strncmp(at, "\n#insecure", 10) != 0 &&
+			strncmp(at, "\n#upstream", 10) != 0 && strncmp(at, "\n#rack", 6) != 0 &&
 			strncmp(at, "\n#boxes", 7) != 0) /* which have no snapshots */
 			at[1] = ' ';
 	conf = load(text, NULL, NULL);

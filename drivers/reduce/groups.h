@@ -43,11 +43,12 @@ struct group {
 	const float *acc; /**< NULL, or what the sum is added to: with GROUP_MAX sources only */
 };
 
-/** One pass: dst = (acc +) the sum of the group. dst may be acc. */
-typedef void (*group_sum)(float *dst, const struct group *g, size_t elems);
+/** One pass: dst = (acc +) the sum of the group; is all of that finite? dst may be acc. */
+typedef bool (*group_sum)(float *dst, const struct group *g, size_t elems);
 
-/** The same, and are the sources intact? (pbox_sources.intact). elems > 0. */
-typedef bool (*group_sum_checked)(
+/** The same, bit by bit, and are the sources intact? (pbox_sources.intact). elems > 0. */
+enum { GROUP_FINITE = 1, GROUP_INTACT = 2 };
+typedef unsigned (*group_sum_checked)(
 	float *dst, const struct group *g, size_t elems, unsigned header, uint32_t *crc_dst);
 
 struct checked_passes {
@@ -61,7 +62,7 @@ struct groups {
 	unsigned n;           /* sources, without the absent ones at the end */
 	group_sum pass, join; /* join: of fp32 */
 	struct checked_passes checked;
-	bool check, intact;
+	bool check, intact, finite;
 	bool has_crc; /* that of dst is made, or not asked for */
 };
 
@@ -191,14 +192,17 @@ groups_pass(struct groups *p, float *dst, struct group *g, unsigned k, size_t fi
 	if (s->weight != NULL)
 		groups_weigh(p, g, k, bytes);
 	if (p->check && p->checked.plain != NULL) {
-		p->intact &= (with_crc ? p->checked.crc : p->checked.plain)(
+		unsigned found = (with_crc ? p->checked.crc : p->checked.plain)(
 			dst, g, elems, s->header, s->crc_dst);
+
+		p->intact &= (found & GROUP_INTACT) != 0;
+		p->finite &= (found & GROUP_FINITE) != 0;
 		p->has_crc |= with_crc;
 		return;
 	}
 	if (p->check)
 		p->intact &= groups_intact(s, k, g->n, bytes);
-	p->pass(dst, g, elems);
+	p->finite &= p->pass(dst, g, elems);
 }
 
 /* How many of n sources there are without the absent ones at the end. */
@@ -226,7 +230,7 @@ groups_place(const struct waiting *w, unsigned i)
 
 /* The last two become one. */
 static inline void
-groups_join(const struct groups *p, struct waiting *w, size_t elems)
+groups_join(struct groups *p, struct waiting *w, size_t elems)
 {
 	struct group two;
 	float *to = groups_place(w, w->n - 2);
@@ -235,7 +239,7 @@ groups_join(const struct groups *p, struct waiting *w, size_t elems)
 	two.acc = NULL;
 	two.src[0] = (const void *)w->sum[w->n - 2];
 	two.src[1] = (const void *)w->sum[w->n - 1];
-	p->join(to, &two, elems);
+	p->finite &= p->join(to, &two, elems);
 	w->sum[w->n - 2] = to;
 	w->n--;
 }
@@ -307,6 +311,7 @@ groups_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems,
 		.checked = checked,
 		.check = s->intact != NULL && elems > 0 && elems <= TILE,
 		.intact = true,
+		.finite = true,
 		.has_crc = s->crc_dst == NULL};
 
 	if (p.n == 0) {
@@ -322,19 +327,21 @@ groups_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems,
 			&p, dst + done, first + done, elems - done < TILE ? elems - done : TILE);
 	if (s->intact != NULL)
 		*s->intact = p.intact;
+	if (s->finite != NULL)
+		*s->finite &= p.finite;
 	if (!p.has_crc)
 		*s->crc_dst = pbox_reduce_crc32c(0, dst, elems * sizeof(*dst));
 }
 
-/* Elements first to first + elems - 1 of pbox_reduce_ops.add. */
-static inline bool
+/* Elements first to first + elems - 1 of pbox_reduce_ops.add; as checked. */
+static inline unsigned
 groups_add_tile(float *dst, const struct pbox_sources *s, size_t first, size_t elems,
 	group_sum pass, group_sum_checked checked)
 {
 	size_t at = pbox_payload_bytes(s->elem, first), bytes = pbox_payload_bytes(s->elem, elems);
 	unsigned most = checked != NULL ? GROUP_MAX : 1;
 	struct group g = {.acc = s->acc[0] + first};
-	bool intact = true;
+	unsigned found = GROUP_FINITE | GROUP_INTACT;
 
 	for (unsigned k = 0; k < s->n; k += g.n, g.acc = dst) {
 		g.n = s->n - k < most ? s->n - k : most;
@@ -345,11 +352,11 @@ groups_add_tile(float *dst, const struct pbox_sources *s, size_t first, size_t e
 			g.weight[j] = s->weight[k + j];
 		}
 		if (checked != NULL)
-			intact &= checked(dst, &g, elems, s->header, NULL);
-		else
-			pass(dst, &g, elems);
+			found &= checked(dst, &g, elems, s->header, NULL);
+		else if (!pass(dst, &g, elems))
+			found &= ~(unsigned)GROUP_FINITE;
 	}
-	return intact;
+	return found;
 }
 
 /* pbox_reduce_ops.add. pass: of one source; checked: of 1 to GROUP_MAX, or NULL. */
@@ -358,6 +365,7 @@ groups_add(float *dst, const struct pbox_sources *s, size_t elems, group_sum pas
 	group_sum_checked checked)
 {
 	bool check = s->intact != NULL && checked != NULL && elems > 0 && elems <= TILE;
+	unsigned found = GROUP_FINITE | GROUP_INTACT;
 	bool intact = true;
 
 	if (s->next != NULL)
@@ -365,10 +373,12 @@ groups_add(float *dst, const struct pbox_sources *s, size_t elems, group_sum pas
 	if (s->intact != NULL && !check)
 		intact = groups_intact(s, 0, s->n, pbox_payload_bytes(s->elem, elems));
 	for (size_t done = 0; done < elems; done += TILE)
-		intact &= groups_add_tile(dst + done, s, done,
+		found &= groups_add_tile(dst + done, s, done,
 			elems - done < TILE ? elems - done : TILE, pass, check ? checked : NULL);
 	if (s->intact != NULL)
-		*s->intact = intact;
+		*s->intact = intact && (found & GROUP_INTACT) != 0;
+	if (s->finite != NULL)
+		*s->finite &= (found & GROUP_FINITE) != 0;
 }
 
 #endif /* GROUPS_H */

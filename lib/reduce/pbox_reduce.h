@@ -58,6 +58,12 @@ struct pbox_sources {
 	bool *intact;
 	unsigned header; /**< with intact: bytes of the header before each payload, 4 to 64 */
 
+	/**
+	 * NULL, or set to false where the sum that is made has a NaN or an infinity, and left as it is where all of it is finite: so it may
+	 * be of several calls. Of contributions and sums that are not finite none becomes finite by what is added.
+	 */
+	bool *finite;
+
 	uint32_t *crc_dst; /**< NULL, or set to the CRC32C of the elems floats written to dst */
 
 	/**

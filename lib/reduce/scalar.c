@@ -135,6 +135,19 @@ scalar_prefetch_next(const struct pbox_sources *s, size_t at)
 			__builtin_prefetch((const uint8_t *)s->next[j] + at);
 }
 
+/* All ones in the exponent: a NaN or an infinity. */
+#define SCALAR_EXPONENT 0x7F800000u
+
+static bool
+scalar_finite(const float *x, size_t elems)
+{
+	uint32_t any = 0;
+
+	for (size_t i = 0; i < elems; i++)
+		any |= (scalar_bits_of(x[i]) & SCALAR_EXPONENT) == SCALAR_EXPONENT;
+	return any == 0;
+}
+
 #define TILE 256 /* elements */
 
 static void
@@ -206,6 +219,8 @@ scalar_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
 			memset(dst + i, 0, n * sizeof(*dst));
 		else
 			scalar_node(dst + i, s, from, slots, first + i, n);
+		if (s->finite != NULL)
+			*s->finite &= scalar_finite(dst + i, n);
 	}
 	if (s->crc_dst != NULL)
 		*s->crc_dst = pbox_reduce_crc32c(0, dst, elems * sizeof(*dst));
@@ -239,6 +254,8 @@ scalar_add(float *dst, const struct pbox_sources *s, size_t elems)
 	}
 	if (s->intact != NULL)
 		*s->intact = intact;
+	if (s->finite != NULL)
+		*s->finite &= scalar_finite(dst, elems);
 }
 
 static void

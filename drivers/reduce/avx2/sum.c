@@ -33,6 +33,26 @@ vec_store(float *p, lanes m, vec x)
 }
 
 INLINE vec
+vec_zero(void)
+{
+	return _mm256_setzero_ps();
+}
+
+/* Not every CPU with AVX2 multiplies and adds in one instruction. */
+INLINE vec
+vec_look(vec z, vec x, lanes m)
+{
+	(void)m;
+	return _mm256_add_ps(_mm256_mul_ps(x, z), z);
+}
+
+INLINE bool
+vec_finite(vec z)
+{
+	return _mm256_movemask_ps(_mm256_cmp_ps(z, z, _CMP_UNORD_Q)) == 0;
+}
+
+INLINE vec
 term(const struct group *g, unsigned k, enum pbox_format elem, int weighted, size_t i, lanes m)
 {
 	__m256 x = avx2_load(g->src[k], elem, i);
@@ -42,21 +62,24 @@ term(const struct group *g, unsigned k, enum pbox_format elem, int weighted, siz
 }
 
 /* The last 7 elements or fewer: the scalar reference adds the same things in the same order. */
-static void
+static bool
 sum_rest(float *dst, const struct group *g, size_t done, size_t elems, enum pbox_format elem,
 	int weighted)
 {
+	bool finite = true;
 	struct pbox_sources s = {
 		.src = (const void *const *)g->src,
 		.weight = weighted ? g->weight : NULL,
 		.n = g->n,
 		.elem = elem,
+		.finite = &finite,
 		.acc = &g->acc,
 		.n_acc = g->acc != NULL,
 		.base = g->acc != NULL ? GROUP_MAX : 0,
 	};
 
 	pbox_reduce_scalar.sum(dst + done, &s, done, elems - done);
+	return finite;
 }
 
 #define SUM_REST sum_rest

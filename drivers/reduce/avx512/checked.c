@@ -162,6 +162,7 @@ struct state {
 	const float *acc;
 	__m512i plain, shifted, result, fold;
 	__m512i late[GROUP_MAX];
+	__m512 zero[AT_ONCE]; /* + 0 x all sums: it stays that while they are finite */
 };
 
 /* The 16 elements of a column that element i is the first of. */
@@ -258,6 +259,7 @@ columns(float *dst, struct state *c, size_t i, unsigned count, size_t bytes, enu
 
 		if (!chain && c->acc != NULL)
 			x = _mm512_add_ps(_mm512_maskz_loadu_ps(part, c->acc + i + 16 * v), x);
+		c->zero[v] = _mm512_fmadd_ps(x, c->zero[v], c->zero[v]);
 		_mm512_mask_storeu_ps(dst + i + 16 * v, part, x);
 		/* 2-byte elements may end in the first half */
 		if (with_crc && (v % halves == 0 || part != 0))
@@ -266,8 +268,15 @@ columns(float *dst, struct state *c, size_t i, unsigned count, size_t bytes, enu
 	}
 }
 
+INLINE unsigned
+found(bool intact, __m512 zero)
+{
+	return (intact ? GROUP_INTACT : 0u) |
+	       (_mm512_cmp_ps_mask(zero, zero, _CMP_UNORD_Q) == 0 ? GROUP_FINITE : 0u);
+}
+
 /* elem, weighted, with_crc, chain and n are constants where this is inlined. */
-INLINE bool
+INLINE unsigned
 sum_checked(float *dst, const struct group *g, size_t elems, unsigned header, uint32_t *crc_dst,
 	enum pbox_format elem, int weighted, int with_crc, int chain, unsigned n)
 {
@@ -281,6 +290,7 @@ sum_checked(float *dst, const struct group *g, size_t elems, unsigned header, ui
 		.plain = begin(k.plain[n]),
 		.shifted = begin(k.shifted[n]),
 		.result = begin(k.plain[1]),
+		.zero = {_mm512_setzero_ps(), _mm512_setzero_ps()},
 	};
 	uint32_t pad = rest > 0 ? COLUMN - (uint32_t)rest : 0;
 
@@ -303,8 +313,10 @@ sum_checked(float *dst, const struct group *g, size_t elems, unsigned header, ui
 	UNROLL for (unsigned j = 1; j < n; j++) c.shifted =
 		pbox_crc_fold(c.shifted, c.late[n - 1 - j], c.fold);
 	/* the promises have the header's place behind them, the residues zeros up to a column */
-	return times(residue(c.plain), k.bytes[covered]) == times(p.plain, k.bytes[pad]) &&
-	       times(residue(c.shifted), k.bytes[covered]) == times(p.shifted, k.bytes[pad]);
+	return found(times(residue(c.plain), k.bytes[covered]) == times(p.plain, k.bytes[pad]) &&
+			     times(residue(c.shifted), k.bytes[covered]) ==
+				     times(p.shifted, k.bytes[pad]),
+		_mm512_add_ps(c.zero[0], c.zero[1]));
 }
 
 /*
@@ -317,6 +329,7 @@ struct one {
 	__m512 weight;
 	__m512i far, near;
 	__m512i data[CHAINS], result[CHAINS];
+	__m512 zero[CHAINS]; /* as in struct state */
 };
 
 /* The column that begins with element i, of which `bytes` are there: number v of CHAINS, or (chained 0) the next of chain
@@ -345,6 +358,7 @@ column_of_one(float *dst, struct one *c, unsigned v, size_t i, size_t bytes, int
 			x = _mm512_mul_ps(c->weight, x);
 		if (adds)
 			x = _mm512_add_ps(_mm512_maskz_loadu_ps(part, c->acc + i + 16 * h), x);
+		c->zero[v] = _mm512_fmadd_ps(x, c->zero[v], c->zero[v]);
 		_mm512_mask_storeu_ps(dst + i + 16 * h, part, x);
 		/* 2-byte elements may end in the first half */
 		if (with_crc && (h == 0 || left > 0))
@@ -363,7 +377,7 @@ chains_end(const __m512i *chain)
 }
 
 /* As sum_checked() for one source; adds: to acc. */
-INLINE bool
+INLINE unsigned
 one_checked(float *dst, const struct group *g, size_t elems, unsigned header, uint32_t *crc_dst,
 	enum pbox_format elem, int weighted, int with_crc, int adds)
 {
@@ -380,8 +394,11 @@ one_checked(float *dst, const struct group *g, size_t elems, unsigned header, ui
 		.near = k.fold,
 	};
 
-	UNROLL for (unsigned v = 0; v < CHAINS; v++) c.data[v] = c.result[v] =
-		_mm512_setzero_si512();
+	UNROLL for (unsigned v = 0; v < CHAINS; v++)
+	{
+		c.data[v] = c.result[v] = _mm512_setzero_si512();
+		c.zero[v] = _mm512_setzero_ps();
+	}
 	/* one column before the first, which is number CHAINS - 1 */
 	c.data[CHAINS - 1] = c.result[CHAINS - 1] = begin(k.plain[1]);
 	for (; i + CHAINS * in_column <= elems; i += CHAINS * in_column)
@@ -399,7 +416,9 @@ one_checked(float *dst, const struct group *g, size_t elems, unsigned header, ui
 	if (with_crc)
 		*crc_dst = ~times(residue(same ? c.data[0] : c.result[0]),
 			k.back[(0 - elems * sizeof(*dst)) % COLUMN]);
-	return times(residue(c.data[0]), k.bytes[covered]) == times(promise, k.bytes[pad]);
+	return found(times(residue(c.data[0]), k.bytes[covered]) == times(promise, k.bytes[pad]),
+		_mm512_add_ps(
+			_mm512_add_ps(c.zero[0], c.zero[1]), _mm512_add_ps(c.zero[2], c.zero[3])));
 }
 
 #define CASE(count)                 \
@@ -408,7 +427,7 @@ one_checked(float *dst, const struct group *g, size_t elems, unsigned header, ui
 			dst, g, elems, header, crc_dst, elem, weighted, with_crc, add, count)
 
 /* elem, weighted, with_crc and add are constants where this is inlined. */
-INLINE bool
+INLINE unsigned
 sum_checked_of(float *dst, const struct group *g, size_t elems, unsigned header, uint32_t *crc_dst,
 	enum pbox_format elem, int weighted, int with_crc, int add)
 {
@@ -427,12 +446,12 @@ sum_checked_of(float *dst, const struct group *g, size_t elems, unsigned header,
 	}
 }
 
-#define CHECKED(name, elem, weighted, with_crc)                                            \
-	static bool name(float *dst, const struct group *g, size_t elems, unsigned header, \
-		uint32_t *crc_dst)                                                         \
-	{                                                                                  \
-		return sum_checked_of(                                                     \
-			dst, g, elems, header, crc_dst, elem, weighted, with_crc, 0);      \
+#define CHECKED(name, elem, weighted, with_crc)                                                \
+	static unsigned name(float *dst, const struct group *g, size_t elems, unsigned header, \
+		uint32_t *crc_dst)                                                             \
+	{                                                                                      \
+		return sum_checked_of(                                                         \
+			dst, g, elems, header, crc_dst, elem, weighted, with_crc, 0);          \
 	}
 
 CHECKED(checked_fp32, PBOX_FMT_FP32, 0, 0)
@@ -445,12 +464,12 @@ CHECKED(checked_fp16, PBOX_FMT_FP16, 0, 0)
 CHECKED(checked_fp16_weighted, PBOX_FMT_FP16, 1, 0)
 CHECKED(checked_fp16_crc, PBOX_FMT_FP16, 0, 1)
 
-#define ADD_CHECKED(name, elem)                                                            \
-	static bool name(float *dst, const struct group *g, size_t elems, unsigned header, \
-		uint32_t *crc_dst)                                                         \
-	{                                                                                  \
-		(void)crc_dst;                                                             \
-		return sum_checked_of(dst, g, elems, header, NULL, elem, 1, 0, 1);         \
+#define ADD_CHECKED(name, elem)                                                                \
+	static unsigned name(float *dst, const struct group *g, size_t elems, unsigned header, \
+		uint32_t *crc_dst)                                                             \
+	{                                                                                      \
+		(void)crc_dst;                                                                 \
+		return sum_checked_of(dst, g, elems, header, NULL, elem, 1, 0, 1);             \
 	}
 
 ADD_CHECKED(add_fp32, PBOX_FMT_FP32)

@@ -30,6 +30,25 @@ vec_store(float *p, lanes m, vec x)
 }
 
 INLINE vec
+vec_zero(void)
+{
+	return _mm512_setzero_ps();
+}
+
+/* z stays +0.0 while x is finite. In lanes that are not there a block's scale may have made something else of 0. */
+INLINE vec
+vec_look(vec z, vec x, lanes m)
+{
+	return _mm512_mask3_fmadd_ps(x, z, z, m);
+}
+
+INLINE bool
+vec_finite(vec z)
+{
+	return _mm512_cmp_ps_mask(z, z, _CMP_UNORD_Q) == 0;
+}
+
+INLINE vec
 term(const struct group *g, unsigned k, enum pbox_format elem, int weighted, size_t i, lanes m)
 {
 	__m512 x = avx512_load(g->src[k], elem, i, m);
@@ -38,7 +57,7 @@ term(const struct group *g, unsigned k, enum pbox_format elem, int weighted, siz
 }
 
 #define SUM_REST(dst, g, done, elems, elem, weighted) \
-	sum_vector(dst, g, (g)->n, (g)->acc, elem, weighted, done, avx512_lanes((elems) - (done)))
+	sum_part(dst, g, (g)->n, (g)->acc, elem, weighted, done, avx512_lanes((elems) - (done)))
 #include "../sum.h"
 
 void

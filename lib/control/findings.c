@@ -64,8 +64,9 @@ say(struct health_finding *f, const char *advice, const char *fmt, ...)
 	snprintf(f->next, sizeof(f->next), "%s", advice);
 }
 
-#define JOB(job)   utf7_brief((char[UTF7_BRIEF]){0}, (job)->name, 24)
-#define HOST(host) utf7_brief((char[UTF7_BRIEF]){0}, host, 20)
+#define JOB(job)     utf7_brief((char[UTF7_BRIEF]){0}, (job)->name, 24)
+#define HOST(host)   utf7_brief((char[UTF7_BRIEF]){0}, host, 20)
+#define TENSOR(name) utf7_brief((char[UTF7_BRIEF]){0}, name, 40)
 
 static void
 find_cores(struct list *l)
@@ -498,6 +499,32 @@ find_stateless(struct list *l, const struct pbox_job_view *job)
 		JOB(job), stateless);
 }
 
+/* One worker's NaN is in the parameters of all. */
+static void
+find_sick(struct list *l, const struct pbox_job_view *job)
+{
+	struct pbox_sick_view sick;
+	struct health_finding *f;
+
+	if (!pbox_registrar_sick(l->c->registrar, job->job, &sick) ||
+		(f = findings_next(l, "not_finite", true)) == NULL)
+		return;
+	snprintf(f->job, sizeof(f->job), "%s", job->name);
+	f->worker = sick.worker;
+	if (sick.worker < 0)
+		say(f, "scale the loss down, or lower the learning rate",
+			"job '%s': the sum overflowed in tensor '%s', element %" PRIu64
+			", round %u: what workers sent was finite",
+			JOB(job), TENSOR(sick.tensor), sick.element, sick.round);
+	else
+		say(f, "on its host: data, memory (ECC), GPU; torch.autograd.set_detect_anomaly",
+			"job '%s': worker %u (%s) sent %s in tensor '%s', element %" PRIu64
+			", round %u",
+			JOB(job), (unsigned)sick.worker,
+			HOST(findings_member(l, job, (unsigned)sick.worker).host), sick.what,
+			TENSOR(sick.tensor), sick.element, sick.round);
+}
+
 static void
 find_jobs(struct list *l)
 {
@@ -512,6 +539,7 @@ find_jobs(struct list *l)
 		if (job->state != PBOX_JOB_OPEN)
 			continue;
 		find_stateless(l, job);
+		find_sick(l, job);
 		if (job->kept_ns == 0)
 			find_absent(l, job);
 		a = health_job_begin(l->c->health, job, &was);

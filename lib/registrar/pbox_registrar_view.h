@@ -76,6 +76,20 @@ void pbox_registrar_view_moving(
 /** Its `stateless` alone, without a look at each chunk. */
 uint32_t pbox_registrar_stateless(const struct pbox_registrar *r, const struct pbox_job *job);
 
+/** Whose contributions make sums that are not finite (R6.16). */
+struct pbox_sick_view {
+	int worker;         /**< who began with it; -1: nobody, a sum has overflowed */
+	uint32_t round;     /**< in which */
+	uint64_t fragments; /**< of that worker, since the job began */
+	const char *what;   /**< it was: "a NaN", ... */
+	const char *tensor;
+	uint64_t element; /**< of the tensor */
+	char text[400];   /**< all of that */
+};
+/** False: there was nothing of that within the last minute. */
+bool pbox_registrar_sick(
+	const struct pbox_registrar *r, const struct pbox_job *job, struct pbox_sick_view *out);
+
 struct pbox_member_view {
 	const char *host;   /**< "": nobody has joined */
 	uint64_t silent_ns; /**< since anything valid was heard of it; UINT64_MAX: never */

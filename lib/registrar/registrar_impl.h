@@ -23,6 +23,7 @@
  *     registrar_plan.c               when a plan is made
  *     registrar_steal.c              who owns these slots in it
  *     registrar_view.c               what is to be seen
+ *     registrar_sick.c               whose contributions are not finite
  *     registrar_room.c               what a job gets of the box
  *     registrar_boxes.c              a job at several boxes
  *     registrar_rack.c               a rack's box
@@ -605,6 +606,7 @@ extern const struct registrar_part registrar_homes_part;
 extern const struct registrar_part registrar_moves_part;
 extern const struct registrar_part registrar_requests_part;
 extern const struct registrar_part registrar_staging_part;
+extern const struct registrar_part registrar_sick_part;
 extern const struct registrar_part registrar_view_part;
 extern const struct registrar_part registrar_join_part;
 extern const struct registrar_part registrar_close_part;

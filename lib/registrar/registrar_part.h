@@ -47,6 +47,7 @@ typedef void (*registrar_handler)(
 	X(moves)           \
 	X(requests)        \
 	X(staging)         \
+	X(sick)            \
 	X(view)            \
 	X(join)            \
 	X(close)           \

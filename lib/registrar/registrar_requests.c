@@ -238,6 +238,7 @@ request_status(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox
 		.tables = job->n_tables};
 	struct pbox_status m;
 	struct pbox_cursor cur;
+	struct pbox_sick_view sick;
 	const char *why;
 
 	if (pbox_status_decode(f->payload, f->hdr.length, &m) < 0) {
@@ -265,7 +266,10 @@ request_status(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox
 	if (m.first < job->workers && requests_circle(r, job, m.first))
 		a.flags = PBOX_STATUS_CIRCLE;
 	why = registrar_gone_why(job, m.first);
-	if (why != NULL)
+	if ((m.flags & PBOX_STATUS_FINITE) != 0 && pbox_registrar_sick(r, job, &sick)) {
+		a.flags |= PBOX_STATUS_FINITE;
+		snprintf(a.text, sizeof(a.text), "%s", sick.text);
+	} else if (why != NULL)
 		snprintf(a.text, sizeof(a.text), "%s", why);
 	else if (a.flags != 0)
 		requests_describe_wait(job, m.first, a.text, sizeof(a.text));

@@ -60,6 +60,8 @@ enum pbox_shard_stat {
 	PBOX_SS_ROUNDS,     /**< fragments finished */
 	PBOX_SS_FOLDS,      /**< nodes folded early */
 	PBOX_SS_TAKEN_BACK, /**< contributions forgotten again: damaged (R2.5) */
+	PBOX_SS_NOT_FINITE, /**< contributions with a NaN or an infinity (R6.16) */
+	PBOX_SS_OVERFLOWED, /**< fragments whose sum has one, though all contributions are finite */
 	PBOX_SS_PACED,      /**< fragments that were complete and waited for the job's rate */
 	PBOX_SS_RESTORED,   /**< fragments restored after a restart (R10.6) */
 	PBOX_SS_RESTORE_LOST,

@@ -19,6 +19,7 @@
 #include <pbox_engine.h>
 #include <pbox_job.h>
 
+#include "pbox_sick.h"
 #include "pbox_worker_stats.h"
 
 /** What a job takes of a shard before its first table. */
@@ -66,6 +67,10 @@ struct pbox_shard_inbox *pbox_shard_inbox(struct pbox_shard_job *j);
 /** Add this shard's to @p out; round: the later one, if out->contributions was not 0. */
 void pbox_shard_worker(
 	const struct pbox_shard_job *j, unsigned worker, struct pbox_worker_stats *out);
+/** What it sent that is not finite; worker = the job's number of workers: sums that overflowed. False: nothing. */
+bool pbox_shard_sick(const struct pbox_shard_job *j, unsigned worker, struct pbox_sick *out);
+/** It changes with each of these. */
+uint64_t pbox_shard_sick_all(const struct pbox_shard_job *j);
 /** When the worker contributed last in its session, ns; 0: it has not. */
 uint64_t pbox_shard_last_seen(const struct pbox_shard_job *j, unsigned worker);
 /** A session of the worker begins: its token is not published yet. */

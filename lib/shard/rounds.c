@@ -23,7 +23,7 @@ open_round(struct pbox_shard *s, const struct target *g)
 		return NULL;
 	PBOX_ASSERT(!is_restoring(g) && r->arrived == 0);
 	r->round.folded = r->round.unverified = 0;
-	r->round.paced = r->round.up = false;
+	r->round.paced = r->round.up = r->round.sick = false;
 	r->round.need = j->n_expected;
 	r->round.partial = j->n_expected != j->slots;
 	if (r->round.partial)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "hold.h"
+#include "sick.h"
 
 /* Packets that go back together. */
 #define RELEASE_BATCH 64
@@ -76,8 +77,10 @@ sources(struct pbox_shard *s, const struct target *g, unsigned first, unsigned e
 		.base = r->round.folded,
 		.intact = r->round.unverified > 0 ? &s->intact : NULL,
 		.header = PBOX_HDR_LEN,
+		.finite = &s->finite,
 	};
 
+	s->finite = true;
 	for (unsigned slot = r->round.folded; __builtin_expect(slot > first, 0); src.n_acc++) {
 		slot &= slot - 1;
 		src.acc = &s->acc[PBOX_NODES_MAX - 1 - src.n_acc];
@@ -220,6 +223,8 @@ rounds_fold(struct pbox_shard *s, const struct target *g)
 			take_back(s, g, r->round.folded, until);
 			return;
 		}
+		if (__builtin_expect(!s->finite, 0))
+			sick_look(s, g, &src, until, g->fragment->version + 1);
 		if (r->round.folded > first) {
 			rounds_unfold(j, r, first + 1);
 		} else {
@@ -330,6 +335,8 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rec
 		take_back(s, g, r->round.folded, n);
 		return false;
 	}
+	if (__builtin_expect(!s->finite, 0))
+		sick_look(s, g, &src, n, round);
 	if (spare != NULL) {
 		pbox_chunk_frag_move(t, g->c, g->frag, spare);
 		g->st->spare[g->c->endpoint] = now;
@@ -360,6 +367,8 @@ finish_sum(struct pbox_shard *s, const struct target *g)
 		take_back(s, g, r->round.folded, n);
 		return false;
 	}
+	if (!s->finite)
+		sick_look(s, g, &src, n, g->fragment->version + 1);
 	if (by != 1.0f)
 		s->conf.reduce->scale(to, by, 0.0f, g->elements);
 	PBOX_ASSERT(arrived == r->round.need && arrived <= n && !is_restoring(g));

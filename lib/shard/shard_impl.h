@@ -55,6 +55,12 @@ struct shard_peer {
 	uint32_t since; /* ts of the newest frame that answers have followed */
 };
 
+/* struct pbox_sick, which the control thread reads while the shard writes it: seq is odd then. */
+struct shard_sick {
+	_Atomic uint64_t fragments, begun_ns, last_ns;
+	_Atomic uint32_t seq, first, last, chunk, element, kind;
+};
+
 /* What is kept of a contribution, at its first slot; and of a worker's wish for the result, at the worker's number. */
 struct contribution {
 	void *handle; /* NULL: nothing is held */
@@ -101,6 +107,7 @@ struct pbox_record {
 			bool partial;        /* expect holds; else all slots are expected */
 			bool paced; /* complete, and in the line of those that end at the job's rate */
 			bool up; /* complete and summed, and waits for the upper box (rounds_up.c) */
+			bool sick;                 /* it is known why its sums are not finite */
 			struct pbox_record *later; /* in that line: the next one */
 		} round;
 		struct record_restoring {
@@ -142,7 +149,9 @@ struct pbox_shard_job {
 	const struct slots_policy *policy; /* whose slots are (shard_slots.h) */
 	uint8_t edition;                   /* of the owners, as RESULT says it */
 	struct shard_member *member;
-	uint64_t *stale; /* PBOX_STALE_CLASSES counters of each worker: clock.c */
+	uint64_t *stale;           /* PBOX_STALE_CLASSES counters of each worker: clock.c */
+	struct shard_sick *sick;   /* of each worker, and one of sums that overflow: sick.c */
+	_Atomic uint64_t sick_all; /* it grows with each of their fragments */
 	/* Where a worker's frames to each endpoint of the shard come from: its answers leave through
 	 * the port of the chunk, to the worker's address there. */
 	struct shard_peer *peer;
@@ -270,7 +279,8 @@ struct pbox_shard {
 	unsigned n_batched;
 	struct target batch;
 	struct pbox_send_to batch_to[SHARD_RECEIVERS];
-	bool intact; /* of the sum that is made: its contributions are */
+	bool intact; /* of the sum that is made: its contributions are; */
+	bool finite; /* and all of it is */
 	struct pbox_error_rate error_rate;
 	struct shard_source source[SHARD_SOURCES];
 	struct pbox_job_tag tag;                   /* of the frame that is being sent */

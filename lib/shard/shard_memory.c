@@ -46,6 +46,7 @@ job_layout(struct pbox_shard_job *j, const struct pbox_shard_room *room)
 	size_t map = set + (slot_words + 3 * words) * sizeof(uint64_t);
 	size_t map_bytes = room->planned ? room->slots * sizeof(uint16_t) : 0;
 	size_t stale = pbox_pad_line(map + 2 * PBOX_OWNER_MAPS * map_bytes);
+	size_t sick = pbox_pad_line(stale + workers * PBOX_STALE_CLASSES * sizeof(*j->stale));
 	uint8_t *base = (uint8_t *)j;
 
 	_Static_assert(sizeof(*j->member) % PBOX_CACHE_LINE == 0, "no line is of two members");
@@ -53,6 +54,7 @@ job_layout(struct pbox_shard_job *j, const struct pbox_shard_room *room)
 		j->member = (struct shard_member *)(void *)(base + member);
 		j->peer = (struct shard_peer *)(void *)(base + peer);
 		j->stale = (uint64_t *)(void *)(base + stale);
+		j->sick = (struct shard_sick *)(void *)(base + sick);
 		j->table = (struct pbox_shard_table **)(void *)(base + table);
 		j->expected = (uint64_t *)(void *)(base + set);
 		j->inbox.members = j->expected + slot_words;
@@ -65,7 +67,7 @@ job_layout(struct pbox_shard_job *j, const struct pbox_shard_room *room)
 						     (PBOX_OWNER_MAPS + i) * map_bytes);
 		}
 	}
-	return pbox_pad_line(stale + workers * PBOX_STALE_CLASSES * sizeof(*j->stale));
+	return pbox_pad_line(sick + (workers + 1) * sizeof(*j->sick));
 }
 
 /* Beside each record, of a rack: a sum that is on its way up. */

@@ -400,6 +400,8 @@ struct pbox_status {
 };
 
 #define PBOX_STATUS_WAITS 1 /**< in pbox_status */
+/** In both: is it known why a sum is not finite (R6.16)? Then the text says it. */
+#define PBOX_STATUS_FINITE 2
 #define PBOX_STATUS_CIRCLE \
 	1 /**< in pbox_status_ok: worker `first` waits, and so does who it waits for, without end */
 #define PBOX_STATUS_MAX 16

@@ -295,6 +295,9 @@ struct waiting_why {
 };
 /** What an operation or the session waits for; the rest of @p w is zero. */
 void waiting_why(struct pbox_client *c, struct waiting_why *w);
+/** Append what the box has found of sums that are not finite (R6.16). False: nothing, or it does not answer. Any thread but the
+ * progress thread. */
+bool waiting_not_finite(struct pbox_client *c, char *text, size_t cap);
 /** DEADLINE, with a text that says what the session waits for. */
 int waiting_no_answer(struct pbox_client *c, const char *what, struct pbox_client_error *err);
 

@@ -266,11 +266,27 @@ pbox_client_silent(struct pbox_client *c, char *text, size_t cap, struct pbox_cl
 int
 pbox_client_why(struct pbox_client *c, char *text, size_t cap, struct pbox_client_error *err)
 {
+	char found[512] = "";
 	int rc = client_enter_text(c, text, cap, err);
 
 	if (rc != 0)
 		return rc;
 	why_text(c, 0, 0, text, cap);
+	if (waiting_not_finite(c, found, sizeof(found)))
+		pbox_text_add(text, cap, "; the box has found: %s", found);
 	client_leave(c);
 	return 0;
+}
+
+int
+pbox_client_not_finite(struct pbox_client *c, char *text, size_t cap, struct pbox_client_error *err)
+{
+	int rc = client_enter_text(c, text, cap, err);
+
+	if (rc != 0)
+		return rc;
+	text[0] = 0;
+	rc = waiting_not_finite(c, text, cap);
+	client_leave(c);
+	return rc;
 }

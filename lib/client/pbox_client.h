@@ -236,13 +236,20 @@ PBOX_CLIENT_API int pbox_client_run(struct pbox_client *c, uint32_t table,
 /** The job as the box sees it: members, silent ones, tables; text for a person. */
 PBOX_CLIENT_API int pbox_client_status(
 	struct pbox_client *c, char *text, size_t cap, struct pbox_client_error *err);
-/** What this client waits for right now, in words; "nothing" when idle. */
+/** What this client waits for right now, in words; "nothing" when idle. And what pbox_client_not_finite() says. */
 PBOX_CLIENT_API int pbox_client_why(
 	struct pbox_client *c, char *text, size_t cap, struct pbox_client_error *err);
 /** Is the worker that the oldest operation waits for silent, though the box has it still? @p text names it, its host, how long
  * the box has not heard it, and the next step. Asks the box; any thread.
  * @return 1; 0: nobody is missing, or the box hears it; PBOX_C_... */
 PBOX_CLIENT_API int pbox_client_silent(
+	struct pbox_client *c, char *text, size_t cap, struct pbox_client_error *err);
+
+/** A result has a NaN or an infinity: whose contribution was it? @p text names the worker, its host, tensor, element and round, or
+ * says that what all workers sent was finite and its sum is not, if the job's first box has found something like it within the last minute. Of several
+ * that follow each other it names the first: what follows may come of parameters that are not finite. Asks the box; any thread but one in pbox_client_notify.
+ * @return 1; 0: it has not; PBOX_C_... */
+PBOX_CLIENT_API int pbox_client_not_finite(
 	struct pbox_client *c, char *text, size_t cap, struct pbox_client_error *err);
 
 PBOX_CLIENT_API void pbox_client_stats(

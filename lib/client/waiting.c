@@ -248,6 +248,31 @@ waiting_member_text(struct pbox_client *c, unsigned worker, char *text, size_t c
 		pbox_text_add(text, cap, "; the box says: %s", words);
 }
 
+bool
+waiting_not_finite(struct pbox_client *c, char *text, size_t cap)
+{
+	const struct pbox_status ask = {.flags = PBOX_STATUS_FINITE};
+	uint8_t buf[64], *answer = malloc(MAX_FRAME);
+	struct pbox_status_ok m = {0};
+	struct pbox_cursor cur;
+	size_t len = 0;
+	bool found;
+
+	if (answer == NULL)
+		return false;
+	found = request_call(c, PBOX_STATUS, PBOX_STATUS_OK, buf,
+			pbox_status_encode(buf, sizeof(buf), &ask), answer, MAX_FRAME, &len, NULL,
+			client_clock_ns() + ASK_ANSWER, NULL) == 0 &&
+		pbox_status_ok_decode(answer, len, &m, &cur) == 0 &&
+		(m.flags & PBOX_STATUS_FINITE) != 0;
+	free(answer);
+	if (found) {
+		pbox_text_tame(m.text);
+		pbox_text_add(text, cap, "%s", m.text);
+	}
+	return found;
+}
+
 static void
 why_run(struct pbox_client *c, struct cmd *cmd)
 {

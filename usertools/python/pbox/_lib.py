@@ -176,6 +176,7 @@ _PROTOTYPES = {
     "pbox_client_notify": (ct.c_int, [_P, ct.c_uint64, DoneFn, ct.c_void_p]),
     "pbox_client_status": (ct.c_int, [_P, ct.c_char_p, ct.c_size_t, _ERR]),
     "pbox_client_why": (ct.c_int, [_P, ct.c_char_p, ct.c_size_t, _ERR]),
+    "pbox_client_not_finite": (ct.c_int, [_P, ct.c_char_p, ct.c_size_t, _ERR]),
     "pbox_client_silent": (ct.c_int, [_P, ct.c_char_p, ct.c_size_t, _ERR]),
     "pbox_client_stats": (None, [_P, ct.POINTER(Stats)]),
     "pbox_client_alloc": (ct.c_void_p, [_P, ct.c_size_t]),

@@ -851,8 +851,13 @@ class Client:
         return self._text("pbox_client_status")
 
     def why(self) -> str:
-        """What this client waits for right now, in words; "nothing" when idle."""
+        """What this client waits for right now, in words; "nothing" when idle. And what not_finite() says."""
         return self._text("pbox_client_why")
+
+    def not_finite(self) -> str:
+        """A result has a NaN or an infinity: which worker sent it, in which tensor, element and round; or that all of them sent finite numbers whose sum is
+        not. "" if the box has found nothing like it within the last minute."""
+        return self._text("pbox_client_not_finite")
 
     def silent(self) -> str:
         """The worker that this client waits for, if the box has not heard it for seconds: its number, host, silence and the next step. "" if the

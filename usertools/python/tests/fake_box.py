@@ -95,6 +95,7 @@ class FakeLib:
 
     def __init__(self, secrets=None):
         self.silent = b""
+        self.not_finite = b""
         self.most_tables = -1  # of a job; -1: no limit
         self.secrets = secrets
         self.cond = threading.Condition()
@@ -425,6 +426,10 @@ class FakeLib:
     def pbox_client_silent(self, p, text, cap, err):
         text.value = self.silent
         return int(bool(self.silent))
+
+    def pbox_client_not_finite(self, p, text, cap, err):
+        text.value = self.not_finite
+        return int(bool(self.not_finite))
 
     def pbox_client_stats(self, p, stats):
         stats._obj.operations_done = self._c(p).n_ops

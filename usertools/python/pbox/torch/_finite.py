@@ -15,6 +15,8 @@ from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
 
+from ..errors import PBoxError
+
 # what is summed in its own dtype: others overflow where their elements do not
 _OWN = (torch.float32, torch.bfloat16)
 
@@ -95,6 +97,15 @@ def names(what: Sequence[Any], which: List[int]) -> str:
     """Of some tensors of a table."""
     text = ", ".join(f"'{what[i].name}'" for i in which[:3])
     return text + (f" and {len(which) - 3} more" if len(which) > 3 else "")
+
+
+def sender(client: Any, before: str = "") -> str:
+    """`before`, and whom the box has found to have sent what made a result not finite; of that alone nothing, if it has found nobody."""
+    try:
+        found = client.not_finite()
+    except PBoxError as e:
+        found = f"(asked who sent it, it did not answer: {e})"
+    return before + (f": the box has found that {found}" if found else "")
 
 
 class Told:

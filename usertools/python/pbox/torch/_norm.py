@@ -6,6 +6,7 @@ The box sums the pushes of a round and keeps the sums. All workers hear the norm
 round, and pull: the first pull of a fragment makes its step, of coefficient x sum (doc/protocol.md R6.15).
 """
 
+import logging
 import math
 import struct
 from typing import Any, Callable, Dict, Optional, Sequence
@@ -13,6 +14,9 @@ from typing import Any, Callable, Dict, Optional, Sequence
 from .. import _checks
 from ..client import Operation, Table
 from ..errors import PBoxInvalid, PBoxLost, PBoxMismatch, PBoxRefused
+from . import _finite
+
+_log = logging.getLogger("pbox")
 
 SKIP = -1.0  # the coefficient of a step that is left out
 _LEAST, _LARGEST = 2.0 ** -126, 2.0 ** 127  # of max_norm: what the box has in fp32, and its squares
@@ -34,6 +38,7 @@ class Phases:
         self.skip_nonfinite = skip_nonfinite
         self.norm = math.nan  # of the last round
         self.skipped = 0
+        self._told = _finite.Told()
         self._pending: Optional[Operation] = None
         self._phase: Callable[[Optional[float]], bool] = self._wait_push
 
@@ -83,13 +88,18 @@ class Phases:
     def _decide(self, non_finite: int) -> None:
         if non_finite == 0:
             self._decided = coefficient(self.norm, self.max_norm)
-        elif self.skip_nonfinite:
+            return
+        found = _finite.sender(self.table.client)
+        if self.skip_nonfinite:
             self._decided = SKIP
             self.skipped += 1
+            times = self._told.due()
+            if times and found:
+                _log.warning("step of round %d is left out by all workers%s (%d so far)", self.round, found, self.skipped)
         else:
             raise PBoxInvalid(
                 f"step of round {self.round}: {non_finite} elements of the gradient of all workers are infinite, NaN, or beyond 2^55 max_norm, so it has no norm: "
-                "no worker has made this step. Take skip_nonfinite=True to leave such steps out, or lower the learning rate")
+                f"no worker has made this step. Take skip_nonfinite=True to leave such steps out, or lower the learning rate{found}")
 
     def _set(self, _timeout: Optional[float]) -> bool:
         if self._decided is not None:

@@ -740,7 +740,14 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
         raise PBoxInvalid(
             f"worker {self.client.worker}: the gradient of {_finite.names(self.table.tensors, found)}{slot} has a NaN or an infinity, which this step would "
             "put into the parameters of all workers: nothing was sent, and they wait for this step. Make it with another batch, look for what overflows "
-            "(torch.autograd.set_detect_anomaly), or lower the learning rate; with float16 take a GradScaler")
+            f"(torch.autograd.set_detect_anomaly), or lower the learning rate; with float16 take a GradScaler{self._whose()}")
+
+    def _whose(self) -> str:
+        """The gradients are not finite as the parameters are not: who sent what made them so."""
+        with torch.no_grad():
+            if not _finite.bad([p.data for p in self._all], self._device):
+                return ""
+        return _finite.sender(self.client, ". The parameters themselves have one")
 
     def _address(self, i: int, g: Optional[torch.Tensor], keep: List[torch.Tensor], node: int = 0) -> int:
         """Where the library finds what this worker pushes for parameter i (of a node)."""

@@ -115,7 +115,7 @@ comes_first(const struct pbox_sick *k, const struct pbox_sick *than)
 }
 
 static bool
-is_later(const struct pbox_sick *k, const struct pbox_sick *than)
+is_newer_series(const struct pbox_sick *k, const struct pbox_sick *than)
 {
 	return k->last_ns != than->last_ns ? k->last_ns > than->last_ns
 					   : pbox_serial_diff(k->last, than->last) > 0;
@@ -134,7 +134,8 @@ pbox_registrar_sick(
 	if (all_of(r, job) == 0)
 		return false;
 	for (unsigned w = 0; w <= job->workers; w++)
-		if (sick_of(r, job, w, &k) && (newest.fragments == 0 || is_later(&k, &newest)))
+		if (sick_of(r, job, w, &k) &&
+			(newest.fragments == 0 || is_newer_series(&k, &newest)))
 			newest = k;
 	for (unsigned w = 0; w <= job->workers; w++) {
 		if (!sick_of(r, job, w, &k) || pbox_serial_diff(newest.first, k.last) > 1)

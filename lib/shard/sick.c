@@ -69,7 +69,7 @@ note(struct pbox_shard *s, const struct target *g, struct shard_sick *k, uint32_
 
 /* Not looked at: what is not in the sum, as its weight is 0. */
 static bool
-counts(const struct target *g, unsigned slot)
+sick_counts(const struct target *g, unsigned slot)
 {
 	const struct pbox_record *r = g->fragment->record;
 
@@ -90,7 +90,7 @@ sick_look(struct pbox_shard *s, const struct target *g, const struct pbox_source
 			.src = &r->payload[slot], .n = 1, .elem = g->st->t->push_format};
 		unsigned w = g->j->named ? r->from[slot].worker : slot;
 
-		if (!counts(g, slot) || (element = first_bad(s, g, one, &kind)) == g->elements)
+		if (!sick_counts(g, slot) || (element = first_bad(s, g, one, &kind)) == g->elements)
 			continue;
 		note(s, g, &g->j->sick[w], round, element, kind);
 		shard_count(s, PBOX_SS_NOT_FINITE);

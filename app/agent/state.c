@@ -78,8 +78,9 @@ state_made(const struct agent *a, uint64_t now)
 	json_t *all = json_pack("{s:s, s:I, s:I, s:s, s:b, s:o, s:o, s:o}", "fleet", a->fleet,
 		"written_ms", (json_int_t)(now / AGENT_MS), "lease_ms",
 		(json_int_t)(a->lease != 0 && end > now ? (end - now) / AGENT_MS : 0), "etcd",
-		a->etcd.url[a->etcd.at], "etcd_answers", a->seen && a->bad_ns == 0, "boxes",
-		state_boxes(a), "jobs", state_jobs(a), "load", load_state(a));
+		a->etcd.url[a->etcd.at], "etcd_answers",
+		a->seen && (a->bad_ns == 0 || a->bad == ENOSPC), "boxes", state_boxes(a), "jobs",
+		state_jobs(a), "load", load_state(a));
 
 	if (all == NULL)
 		return NULL;

@@ -18,7 +18,8 @@ import pbox
 import pbox.torch
 from pbox.torch import reference
 
-SLOTS, ROUNDS, MAX_NORM, BAD = 4, 9, 0.2, 4  # round BAD has an infinity in one slot
+SLOTS = int(os.environ.get("NORM_SLOTS", 4))
+ROUNDS, MAX_NORM, BAD = 9, 0.2, 4  # round BAD has an infinity in one slot
 RANK = int(os.environ.get("RANK", 0))
 
 

@@ -202,12 +202,13 @@ class Eager(torch.optim.Optimizer):
     def _begin(self, timeout: float) -> None:
         if self.client.worker == 0:
             self.table.init(self._dense([p.data.cpu() for p in self._all])).wait(timeout)
-        self.table.pull(self._dense(self._next)).wait(timeout)
+        # a worker that comes back has made steps, and is bound by the others' like anybody
+        self.table.pull(self._dense(self._next), bound=self._bound).wait(timeout)
         for p, new in zip(self._all, self._next):
             p.data.copy_(new)
         self._remember()
         self._pushes: Deque[Operation] = collections.deque()
-        self._pull = self.table.pull(self._dense(self._next))
+        self._pull = self.table.pull(self._dense(self._next), bound=self._bound)
 
     def _compare_model(self, timeout: float) -> None:
         """What the optimiser does not have of the model, too. Until all have done that nobody makes a step."""

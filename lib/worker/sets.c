@@ -172,6 +172,10 @@ sets_compact(struct pbox_worker_table *t)
 		return 0;
 	if (!t->discipline->needs_from(t, &next)) /* all that holds from the same first round on */
 		next = l->n > 0 ? l->set[0].from_round : 0;
+	/* A coefficient (R6.15) of the round before counts as well: who has not heard of that round asks for it. It would be dropped for
+	 * what holds in the next one. */
+	if ((t->flags & PBOX_DECLARE_HOLD) != 0)
+		next--;
 	while (old < l->n && rounds_apart(l->set[old].from_round, next) <= 0)
 		old++;
 	folded = calloc(old + 1 + groups_of(t), sizeof(*folded));

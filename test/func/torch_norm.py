@@ -19,7 +19,7 @@ import pbox.torch
 from pbox.torch import reference
 
 SLOTS = int(os.environ.get("NORM_SLOTS", 4))
-ROUNDS, MAX_NORM, BAD = 9, 0.2, 4  # round BAD has an infinity in one slot
+ROUNDS, MAX_NORM, BAD = 9, 0.2, (4, 6)  # rounds with an infinity in one slot; who is killed in 6 has left one step out
 RANK = int(os.environ.get("RANK", 0))
 
 
@@ -32,7 +32,7 @@ def backward(model, at, slot):
     g = torch.Generator().manual_seed(1000 * at + slot)
     x, y = torch.randn(8, 12, generator=g), torch.randn(8, 3, generator=g)
     (model(x) - y * (1 + at)).square().mean().backward()
-    if at == BAD and slot == 2:
+    if at in BAD and slot == 2:
         next(model.parameters()).grad[3, 4] = math.inf
 
 
@@ -67,7 +67,7 @@ def by_torch():
             backward(model, at, slot)
         for p in model.parameters():
             p.grad /= SLOTS
-        if at == BAD:
+        if at in BAD:
             print(f"norm {at} inf")
             continue
         norm = nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM)

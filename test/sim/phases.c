@@ -132,6 +132,7 @@ decide(struct sim *s, struct sim_worker *w, unsigned table)
 	if (m->fragments > 0)
 		p->coefficient = hold_coefficient(
 			m->square, m->non_finite, sim_max_norm(&s->sc, w->job, table));
+	p->skipped = false;
 	/* neither: the box has that version of all fragments */
 	if (p->coefficient != 0.0)
 		p->state = SIM_PHASE_SET;
@@ -149,10 +150,11 @@ say(struct sim *s, struct sim_worker *w, unsigned table)
 		.count = 1,
 		.param = {{PBOX_HYPER_COEFFICIENT, p->coefficient}}};
 
-	if (p->coefficient < 0.0) {
-		m.param[1].id = PBOX_HYPER_STEPS;
-		m.param[1].value = -(double)hold_steps(s, w->job, table, p->round);
-		m.count = 2;
+	/* in the round itself nothing is computed with it */
+	if (p->skipped) {
+		m.from_round++;
+		m.param[0].id = PBOX_HYPER_STEPS;
+		m.param[0].value = -(double)hold_steps(s, w->job, table, p->round);
 	}
 	p->state = SIM_PHASE_SAID;
 	sim_request(s, w, PBOX_SET, pbox_set_encode(w->payload, sizeof(w->payload), &m));
@@ -170,7 +172,12 @@ sim_hold_said(struct sim *s, struct sim_worker *w, unsigned code)
 		if (code != 0 && (code != PBOX_E_SET_LATE ||
 					 (!sim_was_restarted(s, w->job) && !w->restarted)))
 			return false;
-		pull(s, w, t);
+		if (p->coefficient < 0.0 && !p->skipped) {
+			p->skipped = true;
+			p->state = SIM_PHASE_SET;
+		} else {
+			pull(s, w, t);
+		}
 		return true;
 	}
 	return false;

@@ -37,6 +37,7 @@ struct sim_phase {
 	unsigned pushes; /* that have not ended */
 	bool again;      /* what is submitted now */
 	bool lost;       /* the box was started again: all are pushed once more */
+	bool skipped;    /* and that is set: the number of steps comes next */
 	double coefficient;
 	struct pbox_worker_norm norm;
 };

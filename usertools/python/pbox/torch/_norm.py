@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Optional, Sequence
 
 from .. import _checks
 from ..client import Operation, Table
-from ..errors import PBoxInvalid, PBoxLost, PBoxMismatch, PBoxRefused
+from ..errors import PBoxInvalid, PBoxLost
 from . import _finite
 
 _log = logging.getLogger("pbox")
@@ -103,12 +103,7 @@ class Phases:
 
     def _set(self, _timeout: Optional[float]) -> bool:
         if self._decided is not None:
-            try:
-                self._say(self.round, self._decided)
-            except (PBoxMismatch, PBoxRefused) as e:
-                # a restarted box has the version already, of somebody who had set it
-                if "already finished" not in str(e):
-                    raise
+            self._say(self.round, self._decided)
         self._pending = self._pull()
         self._phase = self._wait_pull
         return False

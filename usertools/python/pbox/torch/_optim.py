@@ -879,14 +879,19 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
         self._round = self._phases.round
 
     def _say_coefficient(self, round: int, coefficient: float) -> None:
-        """All workers set the same, so each knows before it pulls that the box has it. A step that is left out is no step of the state."""
+        """All workers set the same, so each knows before it pulls that the box has it. A step that is left out is no step of the state from the
+        next round on: in this one `steps` may have been set already, and nothing is computed with it."""
         for g in sorted(set(self._group_of)):
-            values = {"coefficient": coefficient}
-            if coefficient == _norm.SKIP:
-                values["steps"] = self._steps_before[g] - 1.0
-                self._kept.steps[g] = int(values["steps"])
-                self._sent[g]["steps"] = values["steps"]
-            self.table.set_hyper(g, round, **values)
+            try:
+                self.table.set_hyper(g, round, coefficient=coefficient)
+            except (PBoxMismatch, PBoxRefused) as e:
+                # a restarted box has the version already, of somebody who had set it
+                if "already finished" not in str(e):
+                    raise
+        for g in sorted(set(self._group_of)) if coefficient == _norm.SKIP else ():
+            self._kept.steps[g] = self._steps_before[g] - 1
+            self._sent[g]["steps"] = float(self._kept.steps[g])
+            self.table.set_hyper(g, round + 1, steps=self._sent[g]["steps"])
 
     def _opens_early(self) -> bool:
         """Autograd has made a gradient: may those of this slot leave? What step() would refuse it refuses then."""

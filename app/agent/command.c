@@ -85,6 +85,32 @@ command_once(struct etcd *e, const struct pbox_options *opt, char **argv,
 	return ret < 0 ? ret : 0;
 }
 
+/* 0, or main()'s 2 after a line that says how the command is written. */
+static int
+command_usage(int argc, char **argv)
+{
+	static const struct {
+		const char *name, *takes;
+		int least, most;
+	} form[] = {{"drain", "BOX", 1, 1}, {"serve", "BOX", 1, 1},
+		{"weigh", "JOB WEIGHT,WEIGHT,...", 2, 2},
+		{"balance", "JOB [WEIGHT,WEIGHT,...]", 1, 2}};
+
+	for (unsigned i = 0; i < sizeof(form) / sizeof(form[0]); i++) {
+		if (strcmp(argv[0], form[i].name) != 0)
+			continue;
+		if (argc - 1 >= form[i].least && argc - 1 <= form[i].most)
+			return 0;
+		fprintf(stderr, "pbox-agent: it is '%s %s': see pbox-agent --help\n", form[i].name,
+			form[i].takes);
+		return 2;
+	}
+	fprintf(stderr,
+		"pbox-agent: there is no command '%s'; there are drain BOX, serve BOX, weigh JOB WEIGHT,WEIGHT,..., and balance JOB [WEIGHT,WEIGHT,...]: see pbox-agent --help\n",
+		argv[0]);
+	return 2;
+}
+
 int
 command_run(struct etcd *e, const struct pbox_options *opt, int argc, char **argv)
 {
@@ -92,17 +118,15 @@ command_run(struct etcd *e, const struct pbox_options *opt, int argc, char **arg
 	struct pbox_error err = {0};
 	int ret = -EBUSY;
 
-	if (!(argc == 2 && (strcmp(argv[0], "drain") == 0 || strcmp(argv[0], "serve") == 0)) &&
-		!(argc == 3 && strcmp(argv[0], "weigh") == 0) &&
-		!((argc == 2 || argc == 3) && strcmp(argv[0], "balance") == 0)) {
-		fprintf(stderr,
-			"pbox-agent: drain BOX, serve BOX, weigh JOB WEIGHT,WEIGHT,..., or balance JOB [WEIGHT,WEIGHT,...]: see pbox-agent --help\n");
+	if (command_usage(argc, argv) != 0)
 		return 2;
-	}
 	for (unsigned i = 0; i < TRIES && ret == -EBUSY; i++)
 		ret = command_once(e, opt, argv, &map, &err);
 	if (ret != 0) {
-		fprintf(stderr, "pbox-agent: %s\n", err.text);
+		fprintf(stderr, "pbox-agent: %s%s\n", err.text,
+			ret == -EAGAIN
+				? ": is etcd up there? 'pbox-agent --check' asks each endpoint of it"
+				: "");
 		return 1;
 	}
 	printf("map of epoch %llu: %s\n", (unsigned long long)map.epoch, map.why);

@@ -11,6 +11,15 @@ sync_buffers    the mean of a module's buffers
 To import it makes the backend "pbox" known to torch.distributed.init_process_group.
 """
 
+try:
+    import torch as _torch  # noqa: F401
+except ModuleNotFoundError as e:
+    if e.name != "torch":
+        raise
+    import sys
+    raise ModuleNotFoundError(f"pbox.torch needs PyTorch, which {sys.executable} does not have: install it there (pip install torch; on Debian python3-torch, for "
+                              "/usr/bin/python3). pbox.Client does without", name="torch") from None
+
 from ._collective import all_reduce, sync_buffers
 from ._eager import Eager
 from . import _group

@@ -464,6 +464,15 @@ queue_has(const struct ep *ep)
 	       (pulls != NULL && queue_first(pulls, NULL) != NULL);
 }
 
+static bool
+waits_for_own(const struct ep *ep, const struct frag *f)
+{
+	const struct pbox_worker *w = ep->s->w;
+	const struct pbox_worker_table *t = w->table[f->table];
+
+	return t->discipline->waits_for_own != NULL && t->discipline->waits_for_own(w, t, f);
+}
+
 /*
  * Half of the window is for the fragments in order, as the protocol asks (R6.9), so that many small urgent tensors
  * delay the others, and do not block them. The other half is the most that a pull lane gets: its pulls may all wait
@@ -480,6 +489,8 @@ queue_pop(struct ep *ep, bool *overtakes)
 	/* without room, in a window of 1, which all is for RESTOREs until the last is answered: a pull may wait for a worker that waits for these */
 	if (pulls != NULL && (room || (ep->in_flight == 0 && !rejoin_restoring(ep->s))))
 		pull = queue_first(pulls, NULL);
+	if (pull != NULL && !room && waits_for_own(ep, pull))
+		pull = NULL; /* that push needs the window */
 	if (pull != NULL && (first == NULL || pull->prio < first->prio ||
 				    (pull->prio == first->prio && by_order(pull, first) < 0))) {
 		*overtakes = true;

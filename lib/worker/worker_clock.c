@@ -179,6 +179,16 @@ clock_ask(const struct pbox_worker *w, const struct pbox_worker_table *t, const 
 }
 
 static bool
+clock_waits_for_own(
+	const struct pbox_worker *w, const struct pbox_worker_table *t, const struct frag *f)
+{
+	uint32_t bound;
+
+	return clock_bound(w, t, f, &bound) &&
+	       rounds_apart(bound, confirmed(w, t, pushes_of(t, f))) > 0;
+}
+
+static bool
 clock_answers(const struct pbox_worker *w, const struct pbox_worker_table *t,
 	const struct flight *fl, const struct pbox_hdr *h)
 {
@@ -470,6 +480,7 @@ const struct worker_discipline worker_clock = {
 	.may_push = clock_may_push,
 	.contribute = clock_contribution,
 	.ask = clock_ask,
+	.waits_for_own = clock_waits_for_own,
 	.answers = clock_answers,
 	.result = clock_result,
 	.pushed = clock_pushed,

@@ -42,6 +42,9 @@ struct worker_discipline {
 	/* A PULL with the round of a PUSHPULL asks what became of it: a probe. False: the payload is repeated. */
 	bool probes;
 	const char *unit; /* what frag.round counts, in texts */
+	/* Does the pull of the fragment wait for a push of this worker itself that has not been answered? NULL: none does. */
+	bool (*waits_for_own)(const struct pbox_worker *w, const struct pbox_worker_table *t,
+		const struct frag *f);
 	/* Its chunks stay where the first map has them, and each box gives them an epoch of its own (R16.15). */
 	bool stays;
 

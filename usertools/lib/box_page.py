@@ -106,12 +106,16 @@ class Other(threading.Thread):
         while True:
             began = time.monotonic()
             self.wanted.wait()
-            try:
-                self.state = self._ask()
-            except Exception as e:  # pylint: disable=broad-except  # whatever it answers, the others are shown
-                self._forget()
-                self.state = down(f"its exporter at {self.url.netloc}: {e or type(e).__name__}")
+            self.look()
             time.sleep(max(0.05, INTERVAL - (time.monotonic() - began)))
+
+    def look(self):
+        """Once: `state` is what it says now."""
+        try:
+            self.state = self._ask()
+        except Exception as e:  # pylint: disable=broad-except  # whatever it answers, the others are shown
+            self._forget()
+            self.state = down(f"its exporter at {self.url.netloc}: {e or type(e).__name__}")
 
     def _forget(self):
         if self.connection is not None:

@@ -422,6 +422,34 @@ client_end_run(struct pbox_client *c, struct cmd *cmd)
 	c->ending = true;
 }
 
+struct owes {
+	struct cmd cmd;
+	bool owes;
+};
+
+static void
+owes_run(struct pbox_client *c, struct cmd *cmd)
+{
+	((struct owes *)cmd)->owes = pbox_worker_owes(c->w);
+}
+
+/* A box that was started again gets the pushes that it has lost; after LEAVE nobody has them. */
+static void
+await_redone(struct pbox_client *c)
+{
+	uint64_t until = client_clock_ns() + LEAVE_PATIENCE;
+	struct owes o = {.cmd = {.run = owes_run}};
+
+	for (;;) {
+		cmd_call(c, &o.cmd);
+		if (!o.owes || client_clock_ns() >= until)
+			return;
+		pthread_mutex_lock(&c->lock);
+		client_sleep(c, client_clock_ns() + 5 * NS_PER_MS);
+		pthread_mutex_unlock(&c->lock);
+	}
+}
+
 void
 pbox_client_close(struct pbox_client *c)
 {
@@ -434,6 +462,7 @@ pbox_client_close(struct pbox_client *c)
 	c->closing = true;
 	pthread_cond_broadcast(&c->cond);
 	pthread_mutex_unlock(&c->lock);
+	await_redone(c);
 	cmd_call(c, &shut);
 	request_call(c, PBOX_LEAVE, PBOX_LEFT, NULL, 0, answer, sizeof(answer), NULL, NULL,
 		client_clock_ns() + LEAVE_PATIENCE, NULL);

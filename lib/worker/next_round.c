@@ -86,3 +86,15 @@ pbox_worker_next_round(const struct pbox_worker *w, struct pbox_worker_table *t,
 		     !w->failed && !w->shut;
 	return t->pushed_to + 1;
 }
+
+bool
+pbox_worker_owes(const struct pbox_worker *w)
+{
+	bool owes = false;
+
+	for (unsigned i = 0; i < w->tables && !w->failed && !w->shut; i++)
+		owes |= w->table[i]->redo != NULL &&
+			(w->table[i]->restoring != 0 ||
+				__atomic_load_n(&w->table[i]->owing, __ATOMIC_RELAXED) > 0);
+	return owes;
+}

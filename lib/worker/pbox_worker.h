@@ -258,6 +258,9 @@ void pbox_worker_table_free(struct pbox_worker_table *t);
  * @param restoring  the box was started again, and does not know yet what of them it has, or has not got all of it again: ask again */
 uint32_t pbox_worker_next_round(
 	const struct pbox_worker *w, struct pbox_worker_table *t, bool *restoring);
+/** Has a box that was started again not got all that the worker holds of its pushes to tables in clocks (R14.12)? They are lost if
+ * the worker leaves. False once it has failed or is shut. */
+bool pbox_worker_owes(const struct pbox_worker *w);
 /** A factor as frames have it (bf16, to nearest, ties to even), and what that is. */
 uint16_t pbox_worker_factor_code(float factor);
 float pbox_worker_factor(uint16_t code);

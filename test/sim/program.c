@@ -449,6 +449,7 @@ leave(struct sim *s, struct sim_worker *w)
 		sim_worker_wake(s, w, s->now + 100 * MS);
 		return false;
 	}
+	w->owed = owes(s, w);
 	w->state = SIM_LEAVE;
 	s->code->worker_shut(w->w);
 	sim_request(s, w, PBOX_LEAVE, 0);

@@ -540,7 +540,7 @@ struct sim_worker {
 	uint64_t stopped;   /* until then the process does nothing, */
 	unsigned in_socket; /* and so many datagrams wait for it */
 	struct pbox_worker_request request;
-	bool busy; /* request is */
+	bool busy, owed; /* request is; it left with pushes that a box had lost (R14.12) */
 	uint8_t payload[256], answer[SIM_MTU];
 	uint32_t set_round; /* SETs up to this round are answered */
 	unsigned set_table, set_group;

@@ -178,7 +178,7 @@ declare_begin(struct session *s, struct declaring *g)
 		g->t->vector = (uint16_t)discipline->vector(w->workers);
 	w->goes_on |= what->first_round != 0; /* and so in its tables after this one */
 	/* others push to a table in clocks without it: a box that has been started again meanwhile has such pushes */
-	if (goes_on(s, g) || (discipline->vector != NULL && w->count.restarts > 0))
+	if (goes_on(s, g) || (discipline->vector != NULL && w->again))
 		g->t->flags = PBOX_DECLARE_CONTINUE;
 	if (what->hold)
 		g->t->flags |= PBOX_DECLARE_HOLD;

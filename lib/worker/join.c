@@ -435,6 +435,8 @@ join_settle(struct join *j)
 	s->token = m->token;
 	s->w->renumbered |= s == worker_decider(s->w) && s->number != m->number;
 	s->number = m->number;
+	if (s->w->first_number == 0)
+		s->w->first_number = m->number;
 	out_drop(s); /* what was answered in the session before */
 	s->listed = false;
 	s->job_number = m->job;

@@ -171,6 +171,7 @@ begin_again(struct session *s)
 	struct rejoin *r = &s->rejoin;
 	struct pbox_worker *w = s->w;
 	const struct pbox_welcome *m = &s->join.welcome;
+	uint64_t run = s->number;
 
 	assert(s->join.done && s->join.rc == 0 && !r->joining);
 	if (m->worker != w->worker || m->workers != w->workers) {
@@ -212,6 +213,10 @@ begin_again(struct session *s)
 	}
 	request_renew(s);
 	w->count.restarts++;
+	if (s->number == run || s->number == w->first_number)
+		w->again = true;
+	else if (s == worker_decider(w))
+		w->again = false;
 	for (uint32_t i = 0; i < w->tables; i++)
 		w->table[i]->restoring |= 1u << s->index;
 	phase_table(s, 0, PHASE_DECLARE);

@@ -251,6 +251,8 @@ struct pbox_worker {
 	uint64_t nonce;            /* of all its sessions */
 	uint8_t run[PBOX_RUN_LEN]; /* identity of its run; zeros: none */
 	bool has_run;
+	uint64_t first_number;                 /* of the run of its first session */
+	bool again;                            /* a box has begun again in the run that goes on */
 	const struct worker_part *const *part; /* all of them, then NULL */
 
 	struct session *box[WORKER_BOXES]; /* a session a box, by its place in the list */

@@ -134,7 +134,9 @@ def check_exporter(pbox, prefix):
     export, table = program("pbox-exporter"), table_of(pbox)
     text = subprocess.check_output([os.path.join(TOP, "usertools/pbox-exporter"), "-f", prefix, "--once"], text=True)
     families, names = parse(text), expected(export, table)
-    same("metrics", set(families) - {"pbox_finding"}, set(names) | {x for x in export.OWN if x != "pbox_finding" and not x.startswith("pbox_work_")})
+    optional = ("pbox_finding", "pbox_work_", "pbox_map_", "pbox_moving_", "pbox_times_", "pbox_stale_")  # of jobs of some kinds
+    same("metrics", set(families) - {"pbox_finding"}, set(names) | {x for x in export.OWN if not x.startswith(optional)})
+    assert families["pbox_fleet_boxes"]["samples"] == [({"fleet": ""}, 1.0)], families["pbox_fleet_boxes"]
     for name, c in names.items():
         f = families[name]
         assert f["kind"] == c["kind"] and f["help"] == c["help"] and f["samples"], (name, f)
@@ -156,9 +158,14 @@ def check_gone(prefix):
 def check_dashboard(pbox):
     """The dashboard and the alerts use what exists."""
     export = program("pbox-exporter")
-    exist = set(expected(export, table_of(pbox))) | set(export.OWN)
+    exist = set(expected(export, table_of(pbox))) | {name + "_total" * (own[0] == "counter") for name, own in export.OWN.items()}
     board = json.loads(read("config/prometheus/pbox-dashboard.json"))
-    used = [t["expr"] for panel in board["panels"] for t in panel["targets"]]
+    rows = [panel["title"].split()[0] for panel in board["panels"] if panel["type"] == "row"]
+    assert rows == ["Plans", "Clocks", "Boxes"], rows
+    places = [panel["gridPos"] for panel in board["panels"]]
+    taken = [(x, y) for p in places for x in range(p["x"], p["x"] + p["w"]) for y in range(p["y"], p["y"] + p["h"])]
+    assert len(taken) == len(set(taken)) and len({panel["id"] for panel in board["panels"]}) == len(places), "panels lie on each other"
+    used = [t["expr"] for panel in board["panels"] for t in panel.get("targets", ())]
     used += [x["query"] for x in board["templating"]["list"]]
     used += re.findall(r"expr: (.*?)\n        (?:for|labels):", read("config/prometheus/alerts.yml"), re.S)
     names = {x for text in used for x in re.findall(r"\bpbox_\w+", text)}

@@ -6,11 +6,13 @@
 import base64
 import json
 import os
+import socket
 import ssl
 import subprocess
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -175,6 +177,11 @@ def check_state(url, job):
     fleet = json.loads(get(url + "fleet")[2])
     assert [not violations(b["state"], schema) for b in fleet["boxes"]] == [True] * len(fleet["boxes"]), fleet
     assert get(url + "healthz")[0] == 200 and get(url + "other")[0] == 404
+    for path in ("", "state", "fleet", "events", "metrics", "healthz", "other"):  # an endless answer would not come back
+        with socket.create_connection(urllib.parse.urlsplit(url).netloc.split(":"), timeout=SECONDS) as sock:
+            sock.sendall(f"HEAD /{path} HTTP/1.0\r\n\r\n".encode())
+            head, _, body = sock.makefile("rb").read().partition(b"\r\n\r\n")
+        assert head.split()[1] == (b"404" if path == "other" else b"200") and not body, (path, head, body)
     status, headers, body = get(url)
     assert len(body) < 60000 and b"://" not in body.replace(b"http://www.w3.org/2000/svg", b""), "it names other places"
     assert headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'sha256-"), headers

@@ -4,6 +4,7 @@
 """What test/func/watch looks at, one check a call: watch_check.py CHECK ARGUMENT...; exit status 0 is good."""
 
 import glob
+import http.client
 import importlib.machinery
 import importlib.util
 import json
@@ -427,6 +428,55 @@ def check_packaged(prefix):
         run = subprocess.run([os.path.join(TOP, "usertools", tool[0]), "-f", prefix, *tool[1:]], text=True, timeout=120, env=env,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
         assert run.returncode == 0 and not run.stderr, run
+
+
+def check_probes(prefix):
+    """/healthz without --page, and HEAD: as GET, without a body; not of what is not there."""
+    run = subprocess.Popen([os.path.join(TOP, "usertools/pbox-exporter"), "-f", prefix, "-l", "127.0.0.1:9519"])
+
+    def ask(method, path):
+        connection = http.client.HTTPConnection("127.0.0.1", 9519, timeout=120)
+        connection.request(method, path)
+        answer = connection.getresponse()
+        return answer.status, answer.headers, answer.read()
+
+    def after_head(path):
+        """What comes after the headers: a client of HTTP would not look."""
+        with socket.create_connection(("127.0.0.1", 9519), timeout=120) as sock:
+            sock.sendall(f"HEAD {path} HTTP/1.0\r\n\r\n".encode())
+            return sock.makefile("rb").read().partition(b"\r\n\r\n")[2]
+
+    try:
+        end = time.monotonic() + 120
+        while True:
+            try:
+                status, _, body = ask("GET", "/healthz")
+                break
+            except OSError:
+                assert time.monotonic() < end
+                time.sleep(0.05)
+        assert (status, json.loads(body)) == (200, {"up": True}), (status, body)
+        for path in ("/", "/metrics", "/healthz", "/other"):
+            got, head = ask("GET", path), ask("HEAD", path)
+            assert head[0] == got[0] and head[1]["Content-Type"] == got[1]["Content-Type"] and got[2] and not after_head(path), (path, got, head)
+            assert int(head[1]["Content-Length"]) > 0, (path, head)
+    finally:
+        run.terminate()
+        run.wait(120)
+    run = subprocess.Popen([os.path.join(TOP, "usertools/pbox-exporter"), "-f", prefix + "-not", "-l", "127.0.0.1:9519"], stderr=subprocess.DEVNULL)
+    try:
+        while True:
+            try:
+                status, _, body = ask("GET", "/healthz")
+                break
+            except OSError:
+                assert time.monotonic() < end
+                time.sleep(0.05)
+        assert (status, json.loads(body)) == (503, {"up": False}), (status, body)
+        assert ask("HEAD", "/healthz")[0] == 503
+    finally:
+        run.terminate()
+        run.wait(120)
 
 
 def check_slow(prefix):

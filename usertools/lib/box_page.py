@@ -221,7 +221,12 @@ class PageHandler:
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.common_headers()
-        self.wfile.write(body)
+        self.send_body(body)
+
+    def send_body(self, body):
+        """HEAD is answered as GET is, without it."""
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def common_headers(self):
         self.send_header("Cache-Control", "no-store")
@@ -236,7 +241,7 @@ class PageHandler:
         self.send_header("Content-Security-Policy", policy)
         self.send_header("Referrer-Policy", "no-referrer")
         self.common_headers()
-        self.wfile.write(body)
+        self.send_body(body)
 
     def serve_state(self):
         self.document(self.server.fleet.watch.after(0, INTERVAL)[1])
@@ -258,11 +263,15 @@ class PageHandler:
 
     def serve_healthz(self):
         """For probes: 200 while the box answers, else 503; nothing that a stranger may not know."""
-        up = self.server.fleet.watch.after(0, INTERVAL)[1]["up"]
+        up = self.server.fleet.watch.after(0, INTERVAL)[1]["up"] if self.server.fleet is not None else self.server.answers()
         self.document({"up": up}, 200 if up else 503)
 
     def serve_events(self):
         fleet = self.server.fleet
+        if self.command == "HEAD":  # nobody waits for events there
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            return self.common_headers()
         if not fleet.look(1):
             return self.send_error(503, "too many viewers")
         self.server.endless(self.connection)

@@ -67,6 +67,14 @@ SHOWN = {
     "latency": lambda r: r["load"] != "chunk",
     "compare": lambda r: r["workers"] == 8,
 }
+# columns that the JSON has and the page has not
+HIDDEN = {
+    "wire": {"wire_packets_per_round", "largest_frame"},
+    "latency": {"round_p999_us", "served_p999_us", "link_p999_us"},
+    "watch": {"kpackets_per_s", "windows"},
+    "rate": {"copied"},
+    "box": {"fragment", "workers", "optimiser"},
+}
 KERNELS_SHOWN = ("sum", "checked sum", "one by one", "read only", "memcpy")
 
 
@@ -83,10 +91,12 @@ def cell(value):
 
 
 def table(name, rows):
-    """Columns that no row has are left out."""
-    columns = [(k, t) for k, t in COLUMNS[name] if any(r.get(k) is not None for r in rows)]
-    lines = ["| " + " | ".join(t for _, t in columns) + " |",
-             "|" + "---|" * len(columns)]
+    """A column that no row has is left out; one in which all rows agree is a line above."""
+    columns = [(k, t) for k, t in COLUMNS[name] if k not in HIDDEN.get(name, ()) and any(r.get(k) is not None for r in rows)]
+    alike = [(k, t) for k, t in columns if len(rows) > 1 and len({cell(r.get(k)) for r in rows}) == 1]
+    columns = [c for c in columns if c not in alike]
+    lines = [", ".join(f"{t}: {cell(rows[0][k])}" for k, t in alike), ""] if alike else []
+    lines += ["| " + " | ".join(t for _, t in columns) + " |", "|" + "---|" * len(columns)]
     lines += ["| " + " | ".join(cell(r.get(k)) for k, _ in columns) + " |" for r in rows]
     return "\n".join(lines)
 

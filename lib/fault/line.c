@@ -247,17 +247,6 @@ pbox_fault_line_taken(struct pbox_fault_line *l, uint32_t n)
 	update_waiting(l);
 }
 
-uint64_t
-pbox_fault_line_due(const struct pbox_fault_line *l)
-{
-	uint64_t due = l->n_delayed > 0 ? l->delayed[0].due : UINT64_MAX;
-
-	for (uint32_t i = 0; i < l->n_held; i++)
-		if (l->held[i].due < due)
-			due = l->held[i].due;
-	return due;
-}
-
 uint32_t
 pbox_fault_line_waiting(const struct pbox_fault_line *l)
 {

@@ -9,7 +9,7 @@
  * @file
  * A bad network: frames go into a line, and come out of it lost, doubled, damaged, cut, late or in
  * another order, as seeded models say. What a frame is, who owns its bytes and what time it is are
- * its user's business (net_chaos: mbufs and the TSC; pbox-relay: datagrams and nanoseconds).
+ * its user's business (net_chaos: mbufs and the TSC).
  *
  * A frame meets, in this order: blackhole, target, loss, burst, Gilbert-Elliott; duplication;
  * then, each copy for itself: ECN mark, damage, truncation, reordering, delay; the ready ring.
@@ -183,8 +183,6 @@ void pbox_fault_line_release(struct pbox_fault_line *line, uint64_t now);
 uint32_t pbox_fault_line_ready(struct pbox_fault_line *line, void ***frames);
 /** The first @p n of them are now their taker's. */
 void pbox_fault_line_taken(struct pbox_fault_line *line, uint32_t n);
-/** When the next held frame is due by time; UINT64_MAX: none is held. */
-uint64_t pbox_fault_line_due(const struct pbox_fault_line *line);
 
 /** Frames in it, as of the last release, take or reset; any thread. */
 uint32_t pbox_fault_line_waiting(const struct pbox_fault_line *line);

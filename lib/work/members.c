@@ -173,36 +173,18 @@ reassign(struct pbox_work *work, unsigned worker, double at, const struct pbox_w
 	return n;
 }
 
-/* Its slots go; it is no taker. */
-static unsigned
-take_all(struct pbox_work *work, unsigned worker, double at, const struct pbox_work_move **moves,
-	struct pbox_work_reason *why)
-{
-	work_force(work, why->cause, worker);
-	why->worker = (uint16_t)worker;
-	why->since = work->round;
-	why->before = work->worker[worker].slots;
-	return reassign(work, worker, at, moves);
-}
-
 unsigned
 pbox_work_gone(struct pbox_work *work, unsigned worker, double at,
 	const struct pbox_work_move **moves, struct pbox_work_reason *why)
 {
 	PBOX_ASSERT(worker < work->conf.workers && work->worker[worker].member);
-	*why = (struct pbox_work_reason){.cause = PBOX_WORK_GONE};
+	*why = (struct pbox_work_reason){.cause = PBOX_WORK_GONE,
+		.worker = (uint16_t)worker,
+		.since = work->round,
+		.before = work->worker[worker].slots};
 	work->worker[worker].member = false;
-	return take_all(work, worker, at, moves, why);
-}
-
-unsigned
-pbox_work_release(struct pbox_work *work, unsigned worker, double at,
-	const struct pbox_work_move **moves, struct pbox_work_reason *why)
-{
-	PBOX_ASSERT(worker < work->conf.workers && !work_is_able(&work->worker[worker]));
-	*why = (struct pbox_work_reason){
-		.cause = PBOX_WORK_MEMORY, .micro_before = pbox_work_plan(work)->micro};
-	return take_all(work, worker, at, moves, why);
+	work_force(work, PBOX_WORK_GONE, worker);
+	return reassign(work, worker, at, moves);
 }
 
 void

@@ -239,13 +239,10 @@ struct pbox_work_move {
  *
  * In a round with steals the moves are those of this round alone, and pbox_work_plan() has who does the slots in the rounds after it.
  *
- * @param moves  the room's, until the next call of this function, of pbox_work_release() or pbox_work_join()
+ * @param moves  the room's, until the next call of this function or of pbox_work_join()
  * @return their number; 0 with slots left to PBOX_WORK_NOBODY if no member could take them
  */
 unsigned pbox_work_gone(struct pbox_work *work, unsigned worker, double at,
-	const struct pbox_work_move **moves, struct pbox_work_reason *why);
-/** The same for a member that stays, and can compute nothing (its report has room for no micro-batch). */
-unsigned pbox_work_release(struct pbox_work *work, unsigned worker, double at,
 	const struct pbox_work_move **moves, struct pbox_work_reason *why);
 /** A worker comes (back). It begins with the median of the others' estimates, and gets slots by the next plan; those of nobody at once. */
 unsigned pbox_work_join(

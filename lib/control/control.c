@@ -32,6 +32,7 @@ pbox_control_create(const struct pbox_control_conf *conf, struct pbox_error *err
 	}
 	c->conf = *conf;
 	pthread_mutex_init(&c->lock, NULL);
+	pthread_mutex_init(&c->commands.lock, NULL);
 	sem_init(&c->reload.wanted, 0, 0);
 	c->conf.registrar.ops = &control_registrar_ops;
 	c->conf.registrar.ctx = c;
@@ -70,6 +71,7 @@ pbox_control_destroy(struct pbox_control *c)
 	health_destroy(c->health);
 	pbox_stats_free(c->stats);
 	pthread_mutex_destroy(&c->lock);
+	pthread_mutex_destroy(&c->commands.lock);
 	sem_destroy(&c->reload.wanted);
 	free(c);
 }

@@ -13,6 +13,7 @@
 #include <pbox_registrar_view.h>
 
 #include "pbox_control.h"
+#include "commands.h"
 #include "snapshot.h"
 
 #define NS_PER_MS  UINT64_C(1000000)
@@ -106,6 +107,7 @@ struct pbox_control {
 	struct pbox_uplinks *uplinks; /* uplink.c; NULL: this is no rack */
 	uint64_t uplinks_due;
 	struct agent_said agent;
+	struct commands commands;
 	uint64_t started_ns;
 	bool stop_when_drained;
 

@@ -29,6 +29,7 @@ reloader(void *arg)
 		if (atomic_load(&c->reload.quit))
 			return NULL;
 		c->conf.reload(c->conf.reload_ctx, c);
+		commands_add(&c->commands, "SIGHUP (its effects are in the log)", NULL, NULL);
 	}
 }
 

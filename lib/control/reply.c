@@ -90,14 +90,28 @@ reply_values(struct rte_tel_data *d, enum pbox_control_table which, const uint64
 		rte_tel_data_add_dict_u64(d, t->defs[i].name, pbox_stat_get(&v[i]));
 }
 
+static _Thread_local char reply_last_error[REPLY_TEXT];
+
+void
+reply_begin_one(void)
+{
+	reply_last_error[0] = '\0';
+}
+
+const char *
+reply_refused(void)
+{
+	return reply_last_error;
+}
+
 void
 reply_error(struct rte_tel_data *d, const char *fmt, ...)
 {
-	char text[REPLY_TEXT];
+	char *text = reply_last_error;
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	vsnprintf(text, sizeof(reply_last_error), fmt, ap);
 	va_end(ap);
 	reply_parts(d, "error", text);
 }

@@ -43,6 +43,9 @@ void reply_values(struct rte_tel_data *d, enum pbox_control_table which, const u
 /* Of a command that cannot be done; d has nothing else. */
 void reply_error(struct rte_tel_data *d, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+/* What reply_error() said last on this thread, since reply_begin_one(); "": nothing. */
+void reply_begin_one(void);
+const char *reply_refused(void);
 
 /* The job of that name; else of that number, also "#3"; "name:3" is a name for sure. NULL: d has the error. */
 const struct pbox_job *reply_job(struct pbox_control *c, const char *name, struct rte_tel_data *d);
@@ -59,9 +62,11 @@ struct telemetry_command {
 	unsigned words; /* that it takes at most */
 	void (*fn)(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d);
 	const char *help;
+	int changes; /* with so many parameters or more it changes something, and commands.c keeps it; 0: never */
 };
-/* telemetry_box.c, telemetry_jobs.c, telemetry_work.c, telemetry_times.c, telemetry_set.c: {NULL} is the last one */
+/* telemetry_box.c, telemetry_jobs.c, telemetry_work.c, telemetry_times.c, telemetry_set.c, commands.c: {NULL} is the last one */
 extern const struct telemetry_command telemetry_box_commands[], telemetry_job_commands[],
-	telemetry_work_commands[], telemetry_times_commands[], telemetry_set_commands[];
+	telemetry_work_commands[], telemetry_times_commands[], telemetry_set_commands[],
+	commands_telemetry[];
 
 #endif /* REPLY_H */

@@ -9,7 +9,7 @@
 static const char *const state_name[] = {"idle", "copying", "describing", "writing"};
 
 static int
-on_snapshot(const char *cmd __rte_unused, const char *params, struct rte_tel_data *d)
+on_snapshot(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	struct pbox_control *c = telemetry_lock();
 	struct pbox_error err = {.text = "which job? /pbox/snapshot,JOB"};
@@ -19,6 +19,8 @@ on_snapshot(const char *cmd __rte_unused, const char *params, struct rte_tel_dat
 	rte_tel_data_start_dict(d);
 	if (c != NULL && params != NULL && params[0] != '\0')
 		ret = snapshot_ask(c, params, &tables, &err);
+	if (c != NULL)
+		commands_add(&c->commands, cmd, params, ret != 0 ? err.text : NULL);
 	telemetry_unlock(c);
 	if (ret != 0) {
 		reply_text(d, "error", "%s", err.text);
@@ -31,7 +33,7 @@ on_snapshot(const char *cmd __rte_unused, const char *params, struct rte_tel_dat
 }
 
 static int
-restore(const char *params, bool withdraw, struct rte_tel_data *d)
+restore(const char *cmd, const char *params, bool withdraw, struct rte_tel_data *d)
 {
 	struct pbox_control *c = telemetry_hold();
 	char text[256] = "which job? its name is the parameter";
@@ -40,21 +42,23 @@ restore(const char *params, bool withdraw, struct rte_tel_data *d)
 	rte_tel_data_start_dict(d);
 	if (c != NULL && params != NULL && params[0] != '\0')
 		ret = snapshot_wish(c, params, withdraw, text, sizeof(text));
+	if (c != NULL)
+		commands_add(&c->commands, cmd, params, ret != 0 ? text : NULL);
 	telemetry_release();
 	reply_text(d, ret == 0 ? "asked" : "error", "%s", text);
 	return 0;
 }
 
 static int
-on_restore(const char *cmd __rte_unused, const char *params, struct rte_tel_data *d)
+on_restore(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	return restore(params, false, d);
+	return restore(cmd, params, false, d);
 }
 
 static int
-on_withdraw(const char *cmd __rte_unused, const char *params, struct rte_tel_data *d)
+on_withdraw(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	return restore(params, true, d);
+	return restore(cmd, params, true, d);
 }
 
 static struct rte_tel_data *

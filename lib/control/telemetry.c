@@ -15,7 +15,7 @@
 /* Commands cannot be taken back: they find no control when it has gone. */
 static const struct telemetry_command *const commands[] = {telemetry_box_commands,
 	telemetry_job_commands, telemetry_work_commands, telemetry_times_commands,
-	telemetry_set_commands};
+	telemetry_set_commands, commands_telemetry};
 static struct {
 	pthread_mutex_t lock;
 	struct pbox_control *c;
@@ -82,6 +82,7 @@ telemetry_run(const struct telemetry_command *k, struct pbox_control *c, const c
 	char word[WORDS][PARAM_SIZE];
 	int n = params_split(params, word, WORDS);
 
+	reply_begin_one();
 	if (c == NULL)
 		reply_error(d, "the box is stopping");
 	else if (n < 0)
@@ -90,6 +91,8 @@ telemetry_run(const struct telemetry_command *k, struct pbox_control *c, const c
 		reply_error(d, "%s takes %u parameters at most", k->name, k->words);
 	else
 		k->fn(c, n, word, d);
+	if (c != NULL && k->changes > 0 && (n < 0 || n >= k->changes))
+		commands_add(&c->commands, k->name, params, reply_refused());
 }
 
 static int

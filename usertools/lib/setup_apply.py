@@ -7,7 +7,7 @@ import os
 import subprocess
 import time
 
-from pbox_host import full_pci
+from pbox_host import USERSPACE, full_pci
 from setup_plan import BOOT_FILE, BOOT_MARK, GIB, MIB
 
 RUN = "run/pbox-setup"
@@ -44,8 +44,8 @@ class Changer:
         write_file(self.machine.path(STATE), json.dumps({"changes": self.changes}, indent=1) + "\n")
 
     def note(self, kind, what, was):
-        """What is changed for the second time was noted the first time."""
-        if not any(c["kind"] == kind and c["what"] == what for c in self.changes):
+        """Once for each apply: what one of them changes, it can take back without those before it."""
+        if not any(c["kind"] == kind and c["what"] == what for c in self.changes[self.before:]):
             self.changes.append({"kind": kind, "what": what, "was": was})
             self.save()
 
@@ -164,7 +164,7 @@ class Changer:
         if not m.ls(m.device(what)):
             self.say(f"port {what}: is not there any more")
             return
-        self.bind(what, None)
+        self.bind(what, was if was in USERSPACE else None)
         if was:
             self.wait_for(what, was, f"modprobe {was}")
         self.say(f"port {what}: {was or 'no driver'}")

@@ -291,6 +291,7 @@ pbox_worker_norm_ask(struct pbox_worker *w, struct pbox_worker_norm *q)
 	w->norms.first = q;
 	if (w->failed || w->shut)
 		norm_fail(w);
+	lane_settle_all(w); /* or ticks of lanes alone would follow, which do not ask */
 }
 
 struct pbox_worker_norm *

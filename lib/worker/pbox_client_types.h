@@ -214,7 +214,8 @@ struct pbox_client_table {
 	uint8_t discipline;
 	/** 1: rounds have two phases, for which the box keeps one fp32 array more: pushes (PUSH alone) are summed, pbox_client_norm() says
 	 * the norm of the sums, all workers SET the same coefficient (hyper-parameter 12) for the round, and the first PULL after that
-	 * makes the step, of coefficient x sum. With mode 1, at one box, policy wait. */
+	 * makes the step, of coefficient x sum. With mode 1, policy wait.
+	 * Between the first push of a round and the end of its last pull nothing of another table is submitted. */
 	uint8_t hold;
 };
 

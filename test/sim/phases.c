@@ -184,6 +184,16 @@ sim_hold_said(struct sim *s, struct sim_worker *w, unsigned code)
 }
 
 bool
+sim_hold_between(const struct sim *s, const struct sim_worker *w)
+{
+	for (unsigned t = 0; t < w->tables; t++)
+		if (w->phase[t].state != SIM_PHASE_NONE &&
+			!sim_is_empty(sim_table_spec_of(s, w, t)))
+			return true;
+	return false;
+}
+
+bool
 sim_hold_asks(const struct sim *s, const struct sim_worker *w)
 {
 	for (unsigned t = 0; t < w->tables; t++)

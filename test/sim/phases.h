@@ -62,6 +62,8 @@ bool sim_hold_ended(struct sim *s, struct sim_worker *w, const struct sim_op *o)
 /* An answer to a SET of its own. */
 bool sim_hold_said(struct sim *s, struct sim_worker *w, unsigned code);
 /* Does it wait for a norm? */
+/* Has a round of one of its tables begun, and not ended? */
+bool sim_hold_between(const struct sim *s, const struct sim_worker *w);
 bool sim_hold_asks(const struct sim *s, const struct sim_worker *w);
 /* What comes next; true: there is something. */
 bool sim_hold_step(struct sim *s, struct sim_worker *w);

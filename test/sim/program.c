@@ -245,7 +245,7 @@ none_open(const struct sim_worker *w, unsigned parity)
 	for (unsigned t = 0; t < SIM_TABLES; t++)
 		if (w->open[parity][t] > 0)
 			return false;
-	return true;
+	return w->pending == 0;
 }
 
 /*
@@ -332,6 +332,22 @@ started(struct sim *s, struct sim_worker *w)
 	return true;
 }
 
+/* Between the pushes of a round with two phases and its end nothing of another table begins (R6.15). */
+static bool
+submit_pending(struct sim *s, struct sim_worker *w)
+{
+	bool any = false;
+
+	while (w->pending != 0 && !sim_hold_between(s, w)) {
+		unsigned t = (unsigned)__builtin_ctz(w->pending);
+
+		w->pending &= w->pending - 1;
+		sim_submit_round(s, w, t, w->round, false);
+		any = true;
+	}
+	return any;
+}
+
 /* The next round, if it may begin: true if it does. */
 static bool
 next_round(struct sim *s, struct sim_worker *w)
@@ -359,8 +375,8 @@ next_round(struct sim *s, struct sim_worker *w)
 	w->round = round;
 	w->not_before = s->now + sim_below(s, spec->compute_ns);
 	for (unsigned t = 0; t < spec->tables; t++)
-		if (w->done[t] < round)
-			sim_submit_round(s, w, t, round, false);
+		w->pending |= w->done[t] < round ? 1u << t : 0;
+	submit_pending(s, w);
 	return true;
 }
 
@@ -405,6 +421,8 @@ work(struct sim *s, struct sim_worker *w)
 {
 	struct sim_job *j = &s->job[w->job];
 
+	if (submit_pending(s, w))
+		return true;
 	if (s->sc.job[w->job].plan ? sim_plan_step(s, w) : next_round(s, w))
 		return true;
 	if (w->round < w->last || !none_open(w, 0) || !none_open(w, 1) || w->busy || w->plan.more)

@@ -537,6 +537,7 @@ struct sim_worker {
 	uint64_t not_before; /* it computes */
 	struct sim_planned plan;
 	struct sim_phase phase[SIM_TABLES];
+	unsigned pending;   /* tables whose part of the round has not begun, a bit each */
 	uint64_t stopped;   /* until then the process does nothing, */
 	unsigned in_socket; /* and so many datagrams wait for it */
 	struct pbox_worker_request request;

@@ -173,6 +173,8 @@ mend(struct sim_scenario *sc)
 	if (sc->endpoints > 2 * sc->shards || sc->endpoints % sc->shards != 0)
 		sc->endpoints = sc->shards;
 	for (unsigned i = 0; i < sc->jobs; i++) {
+		/* a round of two phases ends before the next one begins (phases.c) */
+		sc->job[i].barrier |= sim_any_held(sc, i);
 		struct sim_job_spec *j = &sc->job[i];
 
 		if (j->box >= sc->boxes)

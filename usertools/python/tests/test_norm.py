@@ -9,7 +9,7 @@ import torch
 
 import pbox
 import pbox.torch
-from pbox.torch import reference
+from pbox.torch import _agree, reference
 from tests import workers
 from tests.test_torch import HERE, Case
 
@@ -27,6 +27,18 @@ class Norm(Case):
             with self.assertRaisesRegex(pbox.PBoxMismatch, "skip_nonfinite"):
                 workers.run(2, lambda w, skips=skips: made(worker=w, workers=2, max_norm=1.0, skip_nonfinite=skips[w], declare_timeout=2, **HERE))
             self.close_all()
+
+    def test_values_differ(self):
+        """Schedulers have nothing to do with max_norm; where another value differs as well, both are said."""
+        def advice(*names):
+            return " ".join(_agree._next_steps([_agree._Difference(n, 0, 1, 2.0, 1.0) for n in names], 0))
+
+        fixed = "max_norm= is fixed when the optimiser is made: give all workers the same"
+        self.assertIn(fixed, advice("max_norm"))
+        self.assertNotIn("scheduler", advice("max_norm"))
+        self.assertNotIn(fixed, advice("lr"))
+        self.assertIn("scheduler.step()", advice("lr"))
+        self.assertTrue(fixed in advice("lr", "max_norm") and "scheduler" in advice("lr", "max_norm"))
 
     def test_alike(self):
         opts = workers.run(2, lambda w: made(worker=w, workers=2, max_norm=1.0, skip_nonfinite=True, declare_timeout=5, **HERE))

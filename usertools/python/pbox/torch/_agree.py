@@ -77,7 +77,9 @@ def _next_steps(differences: List[_Difference], me: int) -> List[str]:
     behind = sorted({w for d in differences if d.name == "trained_rounds"
                      for w, rounds in ((d.worker, d.theirs), (me, d.mine)) if rounds == 0})
     steps[:0] = [f"worker {w} has not called load_state_dict() of its checkpoint" for w in behind]
-    if names - _OF_WORKERS.keys():
+    if "max_norm" in names:
+        steps.append("max_norm= is fixed when the optimiser is made: give all workers the same, and start them again")
+    if names - _OF_WORKERS.keys() - {"max_norm"}:
         steps.append("All workers must make the same change at the same step: reduce what decides it (pbox.torch.all_reduce "
                      "of the loss) before scheduler.step()")
     return steps

@@ -20,12 +20,13 @@ enum flight_state {
 	FLIGHT_DEFERRED, /* WAIT without HAVE: the box cannot take it yet; retransmit later */
 };
 
-/** A fragment between its first transmission and its answer. */
+/** A fragment between its first transmission and its answer; or several in a run (run.c). */
 struct flight {
 	struct flight *prev, *next; /* in order of last transmission; next: also free list */
 	struct frag *frag;
 	uint64_t seq;   /* of the last transmission at this endpoint */
 	uint64_t order; /* seq of the first transmission of what it carries now */
+	uint64_t left;  /* bit i: frag + i has no answer yet; 1: it is no run */
 	uint64_t first_ns, sent_ns, due_ns;
 	uint32_t ts, payload_ts; /* of the last transmission; of the last with payload */
 	uint32_t gap;            /* later answers after which it is suspected lost */
@@ -151,6 +152,9 @@ int queue_open_pulls(struct session *s);
 bool queue_has(const struct ep *ep);
 /** The most urgent fragment that may go now, and whether it overtakes earlier ones; NULL: none. */
 struct frag *queue_pop(struct ep *ep, bool *overtakes);
+/** Take those after @p f, which was popped, that may be in one run with it, so that it has @p most at most; returns how many it has. */
+unsigned queue_follow(
+	struct ep *ep, const struct pbox_worker_table *t, const struct frag *f, unsigned most);
 void queue_piece_finish(struct pbox_worker *w, struct pbox_worker_table *t, struct piece *p);
 void queue_fail(struct pbox_worker_op *op, int code, const char *text);
 void queue_finish(struct pbox_worker *w, struct pbox_worker_op *op);
@@ -247,11 +251,30 @@ void flight_send(struct ep *ep, struct flight *fl, bool probe, bool again);
 void flight_next_node(struct ep *ep, struct flight *fl);
 /** Take a flight for the fragment, and send. */
 struct flight *flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool overtakes);
+/** The same for @p n fragments, from @p f on, in a run. */
+void flight_launch_run(struct ep *ep, struct frag *f, unsigned n, uint8_t type, bool overtakes);
 void flight_land(struct ep *ep, struct flight *fl);
 /** The box did not take the push that the flight may carry: the next one is it again. */
 void flight_withdraw(struct pbox_worker_table *t, struct flight *fl);
 /** The session is lost: land all flights, and withdraw their pushes. */
 void flight_withdraw_all(struct session *s);
+
+/* run.c: fragments in one record */
+#define RUN_MOST 64 /* bits of flight.left */
+unsigned run_most(const struct ep *ep, const struct pbox_worker_table *t, const struct frag *f,
+	uint8_t type, bool overtakes);
+bool run_is_next(const struct pbox_worker_table *t, const struct frag *f);
+/** The place of the fragment in the run; of one that is alone: 0. */
+static inline unsigned
+run_place(const struct flight *fl, const struct frag *f)
+{
+	return (unsigned)(f - fl->frag);
+}
+/** The fragment has its answer, and is not the last one. */
+void run_land(struct ep *ep, struct flight *fl, struct frag *f);
+/** Each of its fragments gets a flight: the first one this, the others those after it in the list. Returns the last. */
+struct flight *run_cut(struct ep *ep, struct flight *fl);
+void run_cut_all(struct session *s);
 
 /* timer.c: the flights of an endpoint, in order of last transmission */
 #define TIMER_WAITING   (PBOX_RECOVERY_HELD * NS_PER_MS)
@@ -261,6 +284,8 @@ void flight_withdraw_all(struct session *s);
 void timer_append(struct ep *ep, struct flight *fl, uint64_t now);
 /** Take it out of the list; its own links stay. */
 void timer_unlist(struct ep *ep, struct flight *fl);
+/** After that one, with its own timer. */
+void timer_insert(struct ep *ep, struct flight *fl, struct flight *after);
 /** Timer and evidence for the state that the flight is in. */
 void timer_arm(struct ep *ep, struct flight *fl, uint64_t now);
 /** How long an answer may take, ns. */
@@ -269,7 +294,9 @@ bool timer_is_lossy(const struct ep *ep, uint64_t now);
 uint64_t timer_shifted(uint64_t base, unsigned shift, uint64_t max);
 
 /* loss_recovery.c: loss recovery, probes and retransmission */
-void loss_answer(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now);
+/** @p place  of the fragment, in a run */
+void loss_answer(struct ep *ep, const struct flight *fl, unsigned place, const struct pbox_hdr *h,
+	uint64_t now);
 void loss_result(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now);
 void loss_wait(struct ep *ep, struct flight *fl, const struct pbox_hdr *h);
 /** The box has it, and waits for other workers. */

@@ -64,6 +64,22 @@ flight_fetch(const struct pbox_worker_table *t, const struct flight *fl, struct 
 	pbox_part_put(h, &m);
 }
 
+static void
+flight_header(struct ep *ep, const struct frag *f, struct pbox_hdr *h, uint8_t type)
+{
+	const struct chunk *k = &ep->s->w->table[f->table]->chunk[f->chunk];
+
+	header_fill(ep->s, h, type, ep->lane->now);
+	h->prio = f->prio;
+	h->chunk = k->id;
+	h->frag = f->index;
+	h->map_epoch = k->epoch;
+	if (ep->ece) {
+		h->flags |= PBOX_F_ECE;
+		ep->ece = false;
+	}
+}
+
 void
 flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 {
@@ -77,15 +93,7 @@ flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 	assert(fl->state != FLIGHT_FREE && f->state == FRAG_FLIGHT && &ep->flight[f->flight] == fl);
 	/* a worker without slots in this round only asks for its result */
 	probe |= flight_is_push(fl) && nodes_of(w, t) == 0;
-	header_fill(ep->s, &h, probe ? PBOX_PULL : flight_frame_type(w, fl), ep->lane->now);
-	h.prio = f->prio;
-	h.chunk = t->chunk[f->chunk].id;
-	h.frag = f->index;
-	h.map_epoch = t->chunk[f->chunk].epoch;
-	if (ep->ece) {
-		h.flags |= PBOX_F_ECE;
-		ep->ece = false;
-	}
+	flight_header(ep, f, &h, probe ? PBOX_PULL : flight_frame_type(w, fl));
 	if (h.type == PBOX_RESTORE) {
 		h.format = t->pull_format;
 		if (t->discipline->report(w, t, f, &h) && fl->give)
@@ -140,6 +148,7 @@ flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool overtakes)
 	*fl = (struct flight){.frag = f,
 		.type = type,
 		.state = FLIGHT_SENT,
+		.left = 1,
 		.overtakes = overtakes,
 		.first_ns = ep->lane->now};
 	f->state = FRAG_FLIGHT;
@@ -156,6 +165,77 @@ flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool overtakes)
 	*overtaking_of(ep, fl) += overtakes;
 	flight_send(ep, fl, false, false);
 	return fl;
+}
+
+/** The frames of a run: what they say differs in the fragment, and in the length of a chunk's last one. */
+static void
+flight_send_run(struct ep *ep, struct flight *fl, unsigned n)
+{
+	struct pbox_worker *w = ep->s->w;
+	const struct frag *f = fl->frag;
+	const struct pbox_worker_table *t = w->table[f->table];
+	struct iovec iov[MAX_PIECES];
+	unsigned parts = 0;
+	struct pbox_hdr h;
+
+	flight_header(ep, f, &h, fl->type);
+	if (fl->type == PBOX_PULL) {
+		t->discipline->ask(w, t, f, &h);
+	} else {
+		parts = flight_contribution(w, t, fl, &h, iov);
+		assert(parts == 1 && h.length == iov[0].iov_len);
+		fl->fresh = 1;
+		fl->payload_ts = h.ts;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		if (i > 0) { /* the next one's elements follow */
+			h.frag++;
+			h.flags &= (uint16_t)~PBOX_F_ECE;
+			if (parts > 0)
+				iov[0].iov_base = (uint8_t *)iov[0].iov_base + iov[0].iov_len;
+		}
+		if (parts > 0 && i + 1 == n) {
+			h.length = (uint16_t)pbox_payload_bytes(
+				t->push_format, frag_elements(t, f + i));
+			iov[0].iov_len = h.length;
+		}
+		link_frame(&ep->lane->link, ep->s, &ep->peer, &h, iov, parts, parts > 0);
+		ep->lane->count.useful_tx_bytes += h.length;
+	}
+	fl->ts = h.ts;
+	fl->order = fl->seq = ep->seq + 1;
+	ep->seq += n;
+	fl->sent_ns = ep->lane->now;
+	timer_append(ep, fl, ep->lane->now);
+}
+
+void
+flight_launch_run(struct ep *ep, struct frag *f, unsigned n, uint8_t type, bool overtakes)
+{
+	const struct worker_discipline *d = ep->s->w->table[f->table]->discipline;
+	struct flight *fl = ep->free;
+
+	assert(n > 1 && n <= RUN_MOST && ep->in_flight + n <= ep->win.max && fl != NULL);
+	assert(!frag_restoring(ep->s->w->table[f->table], f));
+	ep->free = fl->next;
+	*fl = (struct flight){.frag = f,
+		.type = type,
+		.state = FLIGHT_SENT,
+		.left = UINT64_MAX >> (RUN_MOST - n),
+		.overtakes = overtakes,
+		.first_ns = ep->lane->now};
+	for (unsigned i = 0; i < n; i++) {
+		assert(f[i].state != FRAG_FLIGHT);
+		f[i].state = FRAG_FLIGHT;
+		f[i].flight = (uint16_t)(fl - ep->flight);
+		if (flight_is_push(fl))
+			d->push(&f[i]);
+	}
+	if (ep->in_flight == 0)
+		ep->busy.from = ep->lane->now;
+	ep->in_flight += n;
+	ep->overtaking += overtakes ? n : 0;
+	flight_send_run(ep, fl, n);
 }
 
 void
@@ -202,6 +282,7 @@ flight_withdraw(struct pbox_worker_table *t, struct flight *fl)
 void
 flight_withdraw_all(struct session *s)
 {
+	run_cut_all(s);
 	for (unsigned i = 0; i < s->endpoints; i++)
 		while (s->ep[i].first != NULL) {
 			struct flight *fl = s->ep[i].first;

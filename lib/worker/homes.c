@@ -75,6 +75,7 @@ withdraw_moving(struct session *s)
 {
 	bool all = s->rejoin.phase != PHASE_NONE || s->moving.left > 0;
 
+	run_cut_all(s);
 	for (unsigned i = 0; i < s->endpoints && !all; i++) {
 		uint32_t stay = 0;
 

@@ -66,7 +66,8 @@ probed_early(struct ep *ep)
 }
 
 void
-loss_answer(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now)
+loss_answer(struct ep *ep, const struct flight *fl, unsigned place, const struct pbox_hdr *h,
+	uint64_t now)
 {
 	uint32_t us = (uint32_t)(now / NS_PER_US) - h->ts - h->held;
 	/* PUSH_OK waits for no other worker, so it says nothing of frames that do */
@@ -77,14 +78,14 @@ loss_answer(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t
 	/* the ts of a WAIT without HAVE may be that of a damaged frame (R2.5) */
 	if (us < 60u * 1000000u && (h->type != PBOX_WAIT || (h->flags & PBOX_F_HAVE) != 0))
 		rtt_sample(&ep->win, (us > 0 ? us : 1) * NS_PER_US, now);
-	if (timer_is_lossy(ep, now) && h->ts == fl->ts && fl->seq > *answered)
-		*answered = fl->seq;
+	if (timer_is_lossy(ep, now) && h->ts == fl->ts && fl->seq + place > *answered)
+		*answered = fl->seq + place;
 	if (h->type == PBOX_WAIT)
 		return;
 	/* Workers send in the same order, so that rounds end in it. A retransmitted frame counts as
 	 * of its first transmission: that is when the others sent theirs. */
-	if (fl->order > *answered)
-		*answered = fl->order;
+	if (fl->order + place > *answered)
+		*answered = fl->order + place;
 	if (answered == &ep->taken_seq && h->ts != fl->ts)
 		probed_early(ep); /* it was not lost: frames overtake each other */
 	ep->final_ns = now;
@@ -242,6 +243,20 @@ loss_ask(struct ep *ep, struct flight *fl, uint64_t now)
 
 /* ---- suspicion --------------------------------------------------------------------------- */
 
+/** If it is a run: cut it, while the endpoint's flights are looked at, up to *@p last and with *@p next after this one. */
+static void
+loss_cut(struct ep *ep, struct flight *fl, struct flight **last, struct flight **next)
+{
+	struct flight *end;
+
+	if (fl->left <= 1)
+		return;
+	end = run_cut(ep, fl);
+	if (*last == fl)
+		*last = end;
+	*next = fl->next;
+}
+
 void
 loss_evidence(struct ep *ep)
 {
@@ -260,6 +275,7 @@ loss_evidence(struct ep *ep)
 		answered = flight_is_between(w, fl) ? any : ep->answered_seq;
 		if (fl->seq + fl->gap > answered || ep->lane->now - fl->sent_ns < ep->win.srtt)
 			continue;
+		loss_cut(ep, fl, &last, &next);
 		if (fl->tries < TIMER_MAX_SHIFT)
 			fl->tries++;
 		suspect(ep, fl);
@@ -329,6 +345,7 @@ loss_timers(struct ep *ep, uint64_t now)
 		next = end ? NULL : fl->next;
 		if (when <= now &&
 			(fl->state == FLIGHT_DEFERRED || loss_may_ask(ep, fl, now, &when))) {
+			loss_cut(ep, fl, &last, &next);
 			if (fl->backoff < MAX_BACKOFF)
 				fl->backoff++;
 			ep->paused |= fl->backoff >= PAUSE_BACKOFF;

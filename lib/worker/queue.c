@@ -508,6 +508,18 @@ queue_pop(struct ep *ep, bool *overtakes)
 	return queue_take(&ep->ready, oldest->prio);
 }
 
+unsigned
+queue_follow(struct ep *ep, const struct pbox_worker_table *t, const struct frag *f, unsigned most)
+{
+	struct ready *r = &ep->ready;
+	unsigned n = 1;
+
+	while (n < most && (r->map[f->prio / 64] >> f->prio % 64 & 1) != 0 &&
+		r->first[f->prio] == f + n && run_is_next(t, f + n - 1))
+		queue_take(r, f[n++].prio);
+	return n;
+}
+
 static bool
 is_ready(const struct frag *f)
 {

@@ -145,7 +145,7 @@ fragment_done(struct session *s, struct ep *ep, struct flight *fl, const struct 
 	assert(fl->type == PBOX_RESTORE && fl->frag->state == FRAG_FLIGHT);
 	if (fl->waited)
 		answer.ts = (uint32_t)(s->w->now / NS_PER_US) - h->held - ANCIENT_US;
-	loss_answer(ep, fl, &answer, s->w->now);
+	loss_answer(ep, fl, 0, &answer, s->w->now);
 	window_answered(&ep->win, ep->limited, s->w->now);
 	flight_land(ep, fl);
 	ep->lane->count.restored_fragments++;
@@ -176,7 +176,7 @@ waits(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint32_t missi
 	assert(fl->type == PBOX_RESTORE);
 	wait.type = PBOX_WAIT;
 	wait.flags = PBOX_F_HAVE;
-	loss_answer(ep, fl, &wait, ep->s->w->now);
+	loss_answer(ep, fl, 0, &wait, ep->s->w->now);
 	fl->give = false;
 	fl->waited = true;
 	fl->wait_missing = missing;

@@ -96,6 +96,18 @@ timer_unlist(struct ep *ep, struct flight *fl)
 }
 
 void
+timer_insert(struct ep *ep, struct flight *fl, struct flight *after)
+{
+	fl->prev = after;
+	fl->next = after->next;
+	if (fl->next != NULL)
+		fl->next->prev = fl;
+	else
+		ep->last = fl;
+	after->next = fl;
+}
+
+void
 timer_append(struct ep *ep, struct flight *fl, uint64_t now)
 {
 	if (fl->prev != NULL || fl->next != NULL || ep->first == fl) /* in the list */

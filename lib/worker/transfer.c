@@ -120,6 +120,27 @@ skip_fragment(struct pbox_worker *w, struct pbox_worker_table *t, struct frag *f
 	queue_check(w, t, f);
 }
 
+/** Launch the fragment, and those that may be in a run with it, up to @p most by the count of pump_endpoint(), which is returned. */
+static unsigned
+launch(struct ep *ep, const struct pbox_worker_table *t, struct frag *f, unsigned most,
+	bool overtakes, unsigned *light)
+{
+	uint8_t type = frame_type(t, f);
+	unsigned run = run_most(ep, t, f, type, overtakes), before = *light / PUMP_TURN;
+
+	if (type == PBOX_PULL && most < RUN_MOST)
+		most = most * PUMP_TURN - *light % PUMP_TURN;
+	run = queue_follow(ep, t, f, run < most ? run : most);
+	if (run > 1)
+		flight_launch_run(ep, f, run, type, overtakes);
+	else
+		flight_launch(ep, f, type, overtakes);
+	if (type != PBOX_PULL)
+		return run;
+	*light += run;
+	return *light / PUMP_TURN - before;
+}
+
 /** Launch up to @p most fragments; their number. Of those without a payload, which share datagrams, a turn's most count
  * as one. */
 static unsigned
@@ -152,10 +173,7 @@ pump_endpoint(struct ep *ep, unsigned most)
 		} else if (w->planned && frame_type(t, f) == PBOX_PUSHPULL && has_no_more(t, f)) {
 			skip_fragment(w, t, f);
 		} else {
-			uint8_t type = frame_type(t, f);
-
-			flight_launch(ep, f, type, overtakes);
-			n += type != PBOX_PULL || ++light % PUMP_TURN == 0;
+			n += launch(ep, t, f, most - n, overtakes, &light);
 		}
 	}
 	ep->limited = queue_has(ep);
@@ -215,20 +233,22 @@ deliver(const struct pbox_worker_table *t, uint8_t *out, const uint8_t *payload,
 		memcpy(out, payload, bytes);
 }
 
-/** The flight has done its work: finish its pieces, with @p payload (NULL: nothing to deliver,
+/** The flight has done its work for the fragment: finish its pieces, with @p payload (NULL: nothing to deliver,
  * or zeroes if @p zero). */
 static void
-transfer_complete(struct pbox_worker_table *t, struct flight *fl, struct ep *ep,
+transfer_end(struct pbox_worker_table *t, struct flight *fl, struct frag *f, struct ep *ep,
 	const uint8_t *payload, bool zero)
 {
 	struct pbox_worker *w = ep->s->w;
-	struct frag *f = fl->frag;
 	bool pull = fl->type == PBOX_PULL;
 	size_t at = 0;
 
 	/* a push of the redo log is of no operation: nothing ends with it */
 	assert(!fl->redo && f->state == FRAG_FLIGHT && &ep->flight[f->flight] == fl);
-	flight_land(ep, fl);
+	if (fl->left > 1)
+		run_land(ep, fl, f);
+	else
+		flight_land(ep, fl);
 	for (unsigned i = 0; i < f->pieces; i++) {
 		struct piece *p = &t->piece[f->piece + i];
 		size_t bytes = pbox_payload_bytes(t->pull_format, p->elements);
@@ -249,6 +269,14 @@ transfer_complete(struct pbox_worker_table *t, struct flight *fl, struct ep *ep,
 	}
 	ep->lane->count.fragments_done++;
 	queue_check(w, t, f);
+}
+
+static void
+transfer_complete(struct pbox_worker_table *t, struct flight *fl, struct ep *ep,
+	const uint8_t *payload, bool zero)
+{
+	assert(fl->left == 1);
+	transfer_end(t, fl, fl->frag, ep, payload, zero);
 }
 
 /** Does the frame answer what the flight carries? If not, it is a duplicate. */
@@ -288,11 +316,11 @@ is_answer(const struct pbox_worker *w, const struct pbox_worker_table *t, const 
 }
 
 static void
-on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct rx_frame *r)
+on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, struct frag *f,
+	const struct rx_frame *r)
 {
 	struct pbox_worker *w = ep->s->w;
 	const struct pbox_hdr *h = &r->hdr;
-	struct frag *f = fl->frag;
 	bool codes =
 		t->block != 0 && h->format == t->block && h->fmt_arg == pbox_format_arg(t->block);
 	unsigned format = codes ? t->block : t->pull_format;
@@ -306,7 +334,7 @@ on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const s
 	}
 	if (__atomic_load_n(&w->edition_seen, __ATOMIC_RELAXED) != h->prio)
 		__atomic_store_n(&w->edition_seen, h->prio, __ATOMIC_RELAXED);
-	loss_answer(ep, fl, h, ep->lane->now);
+	loss_answer(ep, fl, run_place(fl, f), h, ep->lane->now);
 	loss_result(ep, fl, h, ep->lane->now);
 	window_answered(&ep->win, ep->limited, ep->lane->now);
 	payload = zero ? NULL : encode_value(t, f, h, r->payload);
@@ -319,7 +347,7 @@ on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const s
 	ep->busy.last = ep->lane->now;
 	ep->lane->count.partial_results +=
 		fl->type == PBOX_PUSHPULL && ep->lane->count.contributors < w->slots;
-	transfer_complete(t, fl, ep, payload, zero);
+	transfer_end(t, fl, f, ep, payload, zero);
 }
 
 /** The operations of the fragment end without their results, as soon as the box has what was pushed. */
@@ -362,7 +390,7 @@ on_wait_planned(
 static void
 on_wait(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 {
-	loss_answer(ep, fl, h, ep->lane->now);
+	loss_answer(ep, fl, 0, h, ep->lane->now);
 	if (!fl->redo && wants_failing(t, fl->frag) &&
 		(t->redo == NULL || table_is_pull_lane(t, fl->frag))) {
 		/* no operation waits for it any more: only whether it counts still matters. (A push of a table in clocks is sent until it
@@ -381,7 +409,7 @@ static bool
 next_piece(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 {
 	assert(fl->base < frag_elements(t, fl->frag) && fl->base % t->init_elements == 0);
-	loss_answer(ep, fl, h, ep->lane->now);
+	loss_answer(ep, fl, 0, h, ep->lane->now);
 	window_answered(&ep->win, ep->limited, ep->lane->now);
 	if (frag_elements(t, fl->frag) - fl->base <= t->init_elements)
 		return false;
@@ -479,30 +507,31 @@ transfer_on_error(
 }
 
 static void
-on_push_ok(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
+on_push_ok(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, struct frag *f,
+	const struct pbox_hdr *h)
 {
 	const struct pbox_worker *w = ep->s->w;
 	bool between = flight_is_between(w, fl);
 
-	assert(flight_is_push(fl) && fl->redo <= fl->frag->owes);
-	loss_answer(ep, fl, h, ep->lane->now);
+	assert(flight_is_push(fl) && fl->redo <= f->owes);
+	loss_answer(ep, fl, run_place(fl, f), h, ep->lane->now);
 	window_answered(&ep->win, ep->limited, ep->lane->now);
 	if (t->discipline->pushed != NULL)
-		t->discipline->pushed(t, fl->frag, h);
+		t->discipline->pushed(t, f, h);
 	if (fl->redo) {
 		ep->lane->count.redone_pushes++;
-		redo_done(t, fl->frag);
+		redo_done(t, f);
 		flight_land(ep, fl);
-		queue_check(ep->s->w, t, fl->frag);
+		queue_check(ep->s->w, t, f);
 		return;
 	}
-	if (between && !wants_failing(t, fl->frag)) {
+	if (between && !wants_failing(t, f)) {
 		flight_next_node(ep, fl);
 		return;
 	}
 	if (between) /* nothing more is sent for it, and so the box does not have all of it */
 		flight_withdraw(t, fl);
-	transfer_complete(t, fl, ep, NULL, false);
+	transfer_end(t, fl, f, ep, NULL, false);
 }
 
 /** The flight of the fragment, in whatever lane, that the frame answers; NULL: none. */
@@ -515,6 +544,13 @@ answered(const struct pbox_worker_table *t, const struct ep *ep, const struct fr
 		if (f->state == FRAG_FLIGHT && is_answer(ep->s->w, t, &ep->flight[f->flight], h))
 			return &ep->flight[f->flight];
 	return NULL;
+}
+
+/** Does the run go on after the answer? It ends the fragment, and it is that to the frame that was sent. */
+static bool
+run_takes(const struct flight *fl, const struct pbox_hdr *h)
+{
+	return (h->type == PBOX_RESULT || h->type == PBOX_PUSH_OK) && h->ts == fl->ts;
 }
 
 void
@@ -551,12 +587,16 @@ transfer_frame(struct session *s, const struct rx_frame *r)
 	if (r->ce || (h->flags & PBOX_F_ECE) != 0)
 		window_marked(&ep->win, ep->lane->now);
 	fl = answered(t, ep, f, h);
+	if (fl != NULL && fl->left > 1 && !run_takes(fl, h)) {
+		run_cut(ep, fl);
+		fl = &ep->flight[f->flight];
+	}
 	if (fl == NULL)
 		ep->lane->count.rx_duplicates++;
 	else if (fl->type == PBOX_RESTORE)
 		restore_answer(t, ep, fl, h);
 	else if (h->type == PBOX_RESULT)
-		on_result(t, ep, fl, r);
+		on_result(t, ep, fl, fl->left > 1 ? f : fl->frag, r);
 	else if (h->type == PBOX_WAIT)
 		on_wait(t, ep, fl, h);
 	else if (h->type == PBOX_INIT_OK)
@@ -566,5 +606,5 @@ transfer_frame(struct session *s, const struct rx_frame *r)
 	else if (h->type == PBOX_ERROR)
 		transfer_on_error(t, ep, fl, h);
 	else
-		on_push_ok(t, ep, fl, h);
+		on_push_ok(t, ep, fl, fl->left > 1 ? f : fl->frag, h);
 }

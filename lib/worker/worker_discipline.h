@@ -41,6 +41,9 @@ struct worker_discipline {
 	unsigned lanes;
 	/* A PULL with the round of a PUSHPULL asks what became of it: a probe. False: the payload is repeated. */
 	bool probes;
+	/* Neighbours of one round may be in a run (run.c): frames say of a fragment nothing else that is its own, `pushed` is NULL, and there
+	 * is one lane. */
+	bool runs;
 	const char *unit; /* what frag.round counts, in texts */
 	/* Does the pull of the fragment wait for a push of this worker itself that has not been answered? NULL: none does. */
 	bool (*waits_for_own)(const struct pbox_worker *w, const struct pbox_worker_table *t,

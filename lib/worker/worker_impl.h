@@ -22,6 +22,7 @@
  *     lane.c              lanes: endpoints that a thread drives by itself
  *     queue.c transfer.c loss_recovery.c flight.c timer.c window.c  operations to fragments to frames to answers, loss
  *                         recovery, congestion window (flow.h)
+ *     run.c               runs: neighbouring fragments in one record
  *     next_round.c        the round of a table's next push
  *     times.c             how long each box takes (times.h)
  *     request.c           control requests and their repetition

@@ -255,6 +255,7 @@ const struct worker_discipline worker_rounds = {
 	.survives = UINT_MAX,
 	.lanes = 1,
 	.probes = true,
+	.runs = true,
 	.unit = "round",
 	.begin = round_begin,
 	.push = round_push,

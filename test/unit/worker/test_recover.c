@@ -179,7 +179,7 @@ worker_frame(struct worker *w, const struct pbox_hdr *h)
 		w->duplicates += h->type == PBOX_RESULT;
 		return;
 	}
-	loss_answer(&w->ep, fl, h, w->lane->now);
+	loss_answer(&w->ep, fl, 0, h, w->lane->now);
 	if (h->type == PBOX_WAIT) {
 		loss_wait(&w->ep, fl, h);
 		return;

@@ -104,6 +104,9 @@ void report_make(struct box *b);
 void report_print(const struct box *b, bool check);
 /* reload.c: SIGHUP. On the control thread. */
 void reload(void *box, struct pbox_control *c);
+/* The same files against what holds, and nothing changes. Any thread. */
+int reload_compare(void *box, void (*differs)(void *to, bool restart, const char *text), void *to,
+	struct pbox_error *err);
 void reload_free(struct box *b);
 /* log.c */
 int log_open(const struct pbox_options *o, struct pbox_error *err);

@@ -2,6 +2,9 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +22,9 @@ struct reloaded {
 	struct pbox_job_conf job[PBOX_OPTIONS_JOBS];
 };
 
+/* One at a time reads the files, and compares with what the other one may replace. */
+static pthread_mutex_t reload_lock = PTHREAD_MUTEX_INITIALIZER;
+
 static void
 reload_discard(struct reloaded *r)
 {
@@ -35,14 +41,21 @@ struct report_of {
 	unsigned n;
 };
 
+/* Does that option, or section, hold at once, or when its job begins again? */
+static bool
+reload_is_live(const struct pbox_conf_section *section, const struct pbox_conf_option *o)
+{
+	return o != NULL ? (o->flags & (PBOX_CONF_NEXT | PBOX_CONF_LIVE)) != 0
+			 : strcmp(section->name, "job") == 0;
+}
+
 static void
 reload_report(void *ctx, enum pbox_conf_change what, const struct pbox_conf_section *section,
 	const struct pbox_conf_option *o, const char *text)
 {
 	struct report_of *t = ctx;
-	bool job = strcmp(section->name, "job") == 0;
 	bool next = o != NULL && (o->flags & PBOX_CONF_NEXT) != 0;
-	bool live = o != NULL ? next || (o->flags & PBOX_CONF_LIVE) != 0 : job;
+	bool live = reload_is_live(section, o);
 
 	if (live != t->live)
 		return;
@@ -103,12 +116,14 @@ reload(void *box, struct pbox_control *c)
 	struct report_of fixed = {.live = false}, live = {.live = true};
 	struct pbox_error err = {.text = "out of memory"};
 
+	pthread_mutex_lock(&reload_lock);
 	log_reopen(&b->opt);
 	if (r != NULL)
 		r->conf = pbox_options_load(&r->opt, b->argc, b->argv, &err);
 	if (r == NULL || r->conf == NULL) {
 		pbox_log(PBOX_LOG_ERROR, "SIGHUP: %s: nothing has changed", err.text);
 		free(r);
+		pthread_mutex_unlock(&reload_lock);
 		return;
 	}
 	jobs_conf(&r->opt, r->job);
@@ -122,6 +137,51 @@ reload(void *box, struct pbox_control *c)
 		b->opt.config, r->opt.n_jobs, live.n, fixed.n);
 	reload_discard(b->reloaded);
 	b->reloaded = r;
+	pthread_mutex_unlock(&reload_lock);
+}
+
+struct compare_of {
+	bool live; /* of which differences */
+	void (*differs)(void *to, bool restart, const char *text);
+	void *to;
+};
+
+static void
+compare_report(void *ctx, enum pbox_conf_change what, const struct pbox_conf_section *section,
+	const struct pbox_conf_option *o, const char *text)
+{
+	const struct compare_of *t = ctx;
+	char line[300];
+
+	if (reload_is_live(section, o) != t->live)
+		return;
+	snprintf(line, sizeof(line), "%s%s", what == PBOX_CONF_GONE ? "without " : "", text);
+	t->differs(t->to, !t->live, line);
+}
+
+int
+reload_compare(void *box, void (*differs)(void *to, bool restart, const char *text), void *to,
+	struct pbox_error *err)
+{
+	struct compare_of fixed = {false, differs, to}, live = {true, differs, to};
+	struct box *b = box;
+	struct reloaded *r = calloc(1, sizeof(*r));
+
+	if (r == NULL)
+		return pbox_fail(err, ENOMEM, "out of memory");
+	pthread_mutex_lock(&reload_lock);
+	r->conf = pbox_options_load(&r->opt, b->argc, b->argv, err);
+	if (r->conf == NULL) {
+		pthread_mutex_unlock(&reload_lock);
+		free(r);
+		return -EINVAL;
+	}
+	pbox_conf_differ(b->conf, r->conf, compare_report, &fixed);
+	pbox_conf_differ(
+		b->reloaded != NULL ? b->reloaded->conf : b->conf, r->conf, compare_report, &live);
+	pthread_mutex_unlock(&reload_lock);
+	reload_discard(r);
+	return 0;
 }
 
 void

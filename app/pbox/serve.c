@@ -217,6 +217,7 @@ planes_create(struct box *b, struct pbox_error *err)
 		.cluster = b->opt.n_clusters > 0,
 		.reload = reload,
 		.reload_ctx = b,
+		.compare = reload_compare,
 		.snapshot =
 			{
 				.dir = b->snapshot != NULL ? b->opt.snapshot_dir : NULL,

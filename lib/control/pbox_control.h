@@ -60,6 +60,11 @@ struct pbox_control_conf {
 	/** On a thread of its own, when pbox_control_reload() has been called; NULL: never. */
 	void (*reload)(void *ctx, struct pbox_control *c);
 	void *reload_ctx;
+	/** What the files say now against what holds: @p differs is called for each difference, with what is there now;
+	 * restart: it does not hold before one. A thread of telemetry's, which may wait for a disk; with reload_ctx.
+	 * 0, or -errno with @p err: the files cannot be read. NULL: not known. */
+	int (*compare)(void *ctx, void (*differs)(void *to, bool restart, const char *text),
+		void *to, struct pbox_error *err);
 };
 
 /** What can change while a box runs. */

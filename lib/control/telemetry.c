@@ -51,6 +51,48 @@ on_agent(const char *cmd __rte_unused, const char *params, struct rte_tel_data *
 	return 0;
 }
 
+#define DIFFERENCES 32 /* that an answer has room for */
+
+struct difference_to {
+	struct rte_tel_data *d;
+	unsigned n;
+};
+
+static void
+add_difference(void *to, bool restart, const char *text)
+{
+	struct difference_to *t = to;
+	struct rte_tel_data *x;
+
+	if (t->n < DIFFERENCES) {
+		x = reply_dict();
+		reply_text(x, "text", "%s", text);
+		reply_text(x, "holds", "%s", restart ? "after a restart" : "after a reload");
+		reply_add_numbered(t->d, "difference", t->n, x);
+	}
+	t->n++;
+}
+
+/* With the telemetry's lock alone: a disk may not answer. */
+static int
+on_config(const char *cmd __rte_unused, const char *params __rte_unused, struct rte_tel_data *d)
+{
+	struct pbox_control *c = telemetry_hold();
+	struct difference_to to = {.d = d};
+	struct pbox_error err = {.text = "not known here"};
+
+	rte_tel_data_start_dict(d);
+	if (c == NULL)
+		reply_error(d, "the box is stopping");
+	else if (c->conf.compare == NULL ||
+		 c->conf.compare(c->conf.reload_ctx, add_difference, &to, &err) != 0)
+		reply_error(d, "%s", err.text);
+	else
+		rte_tel_data_add_dict_u64(d, "differences", to.n);
+	telemetry_release();
+	return 0;
+}
+
 static int
 on_report(const char *cmd __rte_unused, const char *params __rte_unused, struct rte_tel_data *d)
 {
@@ -152,6 +194,8 @@ telemetry_start(struct pbox_control *c)
 			"What a job waits for: workers, tables, rounds. Parameter: its name or number.");
 		rte_telemetry_register_cmd(
 			"/pbox/report", on_report, "The start-up report: ports, cores, memory.");
+		rte_telemetry_register_cmd("/pbox/config", on_config,
+			"What the files of the configuration say now, and does not hold.");
 		snapshot_telemetry();
 		rte_telemetry_register_cmd("/pbox/agent", on_agent,
 			"What pbox-agent says of the fleet. Parameters, from it: SECONDS[,HARMFUL,TEXT|NEXT].");

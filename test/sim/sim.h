@@ -690,8 +690,7 @@ struct sim_how {
 	bool words;   /* one line a datagram, and what becomes of it */
 	/* The boxes in this mask and their jobs alone, and no copies that go astray; 0: all. */
 	unsigned alone;
-	uint64_t salt;
-	uint64_t events; /* at most; 0: no limit */
+	uint64_t salt, events; /* events: at most; 0: no limit */
 	const struct sim_faults *only;
 	struct sim_faults *made;
 	struct sim_result *live; /* events and frames as they come, for one who outlives it */

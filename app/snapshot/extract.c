@@ -118,6 +118,13 @@ extract(const struct tool *t)
 		return BAD;
 	}
 	x.m = pbox_snapshot_meta(r);
+	if (x.m->boxes > 0) {
+		fprintf(stderr,
+			"pbox-snapshot: %s has the chunks of box %u of %u: parts of tensors, which are not extracted\n",
+			t->file, x.m->box, x.m->boxes);
+		pbox_snapshot_close(r);
+		return BAD;
+	}
 	if (extract_find(x.m, t->tensor, &x.tensor) != 0 || t->array >= x.m->arrays) {
 		fprintf(stderr, "pbox-snapshot: %s has no such tensor or array: see inspect\n",
 			t->file);

@@ -101,6 +101,8 @@ show_inspect(const struct tool *t)
 		m->round, text, m->incarnation);
 	if (m->run != 0)
 		printf(", run %" PRIu64, m->run);
+	if (m->boxes != 0)
+		printf(", box %u of %u by map %u", m->box, m->boxes, m->map_epoch);
 	printf("\n");
 	printf("%s, %s, %s, push %s, pull %s, %u workers\n", NAME_OF(mode_name, m->mode),
 		pbox_op_name(m->op), pbox_optimiser_name(m->optimiser),

@@ -226,10 +226,6 @@ check_boxes(const struct pbox_options *o, const struct pbox_conf *conf, struct p
 	pbox_conf_where(conf, o->boxes, where, sizeof(where));
 	if (pbox_options_box(o, &why) < 0)
 		return pbox_fail(err, EINVAL, "%s: %s", where, why.text);
-	if (o->snapshot_dir[0] != '\0')
-		return pbox_fail(err, EINVAL,
-			"%s and snapshot-dir: jobs at several boxes have no snapshots: remove one",
-			where);
 	for (unsigned i = 0; i < o->n_jobs; i++)
 		if (o->jobs[i].policy > PBOX_POLICY_WAIT)
 			return pbox_fail(err, EINVAL,

@@ -131,7 +131,10 @@ snapshot_begin(struct pbox_control *c)
 	struct pbox_error err = {.text = "the job has ended"};
 	int ret = -ENOENT;
 
-	if (job != NULL)
+	if (job != NULL && s->only.exact)
+		ret = pbox_registrar_staging_at(c->registrar, job, s->table, s->only.round,
+			&s->staging, s->conf->memory, s->conf->size, c->now_ns, &err);
+	else if (job != NULL)
 		ret = pbox_registrar_staging(c->registrar, job, s->table, ahead[s->ahead],
 			&s->staging, s->conf->memory, s->conf->size, c->now_ns, &err);
 	if (ret != 0) {
@@ -153,6 +156,10 @@ snapshot_describe_table(struct pbox_control *c)
 	*o = (struct snapshot_order){.data = (uint8_t *)s->staging.array[0]};
 	if (job != NULL)
 		of = pbox_registrar_parts(job, s->table);
+	if (job != NULL && of.map_epoch != s->staging.map_epoch) {
+		failed(c, "chunks have moved meanwhile");
+		return;
+	}
 	if (job == NULL ||
 		snapshot_describe(&o->meta, &of, &s->staging, c->conf.registrar.incarnation) != 0) {
 		failed(c, "out of memory for its description, or the job has ended");
@@ -181,6 +188,19 @@ describing(struct pbox_control *c)
 	}
 }
 
+/* A round that is to come takes as long as those before it: have there been some since? */
+static bool
+goes_on(struct pbox_control *c)
+{
+	struct snapshots *s = &c->snapshots;
+	const struct pbox_job *job = s->only.exact ? job_at_hand(c) : NULL;
+	uint32_t round = job != NULL ? pbox_registrar_round(c->registrar, job, s->table) : 0;
+	bool more = job != NULL && round != s->waits_at;
+
+	s->waits_at = round;
+	return more;
+}
+
 static void
 copying(struct pbox_control *c)
 {
@@ -190,7 +210,7 @@ copying(struct pbox_control *c)
 
 	if (ret == -EINPROGRESS) {
 		/* a large table, or a busy machine, takes the time that it takes */
-		if (!pbox_registrar_staging_waits(c->registrar))
+		if (!pbox_registrar_staging_waits(c->registrar) || goes_on(c))
 			s->waits_since = c->now_ns;
 		else if (c->now_ns - s->waits_since > COPY_DEADLINE)
 			pbox_registrar_staging_cancel(c->registrar, c->now_ns);
@@ -198,9 +218,9 @@ copying(struct pbox_control *c)
 	}
 	if (ret == 0) {
 		snapshot_describe_table(c);
-	} else if (ret == -ESTALE && ++s->ahead < TRIES) {
+	} else if (ret == -ESTALE && !s->only.exact && ++s->ahead < TRIES) {
 		snapshot_begin(c);
-	} else if (ret == -EAGAIN) {
+	} else if (ret == -EAGAIN || (ret == -ESTALE && s->only.exact)) {
 		failed(c, pbox_registrar_staging_why(c->registrar));
 	} else {
 		snprintf(text, sizeof(text),
@@ -248,6 +268,16 @@ writing(struct pbox_control *c)
 	s->state = SNAPSHOT_IDLE;
 }
 
+/* At several boxes: has the table more than its workers, and is some of it here? */
+static bool
+is_of_a_set(const struct pbox_job *job, uint32_t table)
+{
+	const struct pbox_table *t = pbox_registrar_parts(job, table).t;
+
+	return t->mode == PBOX_MODE_OPTIMISER && t->discipline == PBOX_DISCIPLINE_ROUNDS &&
+	       pbox_table_own_chunk(t) != NULL;
+}
+
 /* Is it worth it? All-reduce keeps nothing that workers do not have; what has not moved is on disk. */
 static bool
 snapshot_wanted(struct pbox_control *c, const struct pbox_job_view *j, uint32_t table)
@@ -258,6 +288,8 @@ snapshot_wanted(struct pbox_control *c, const struct pbox_job_view *j, uint32_t 
 	/* while it is loading, its memory is the loader's */
 	if (j->state != PBOX_JOB_OPEN || !t.open)
 		return false;
+	if (c->conf.registrar.boxes.boxes > 1)
+		return c->snapshots.only.exact && is_of_a_set(j->job, table);
 	if (c->snapshots.forced)
 		return true;
 	return j->snapshots && t.mode == PBOX_MODE_OPTIMISER &&
@@ -274,7 +306,7 @@ walk(struct pbox_control *c)
 
 	for (; (job = pbox_registrar_job(c->registrar, s->job_i)) != NULL; s->job_i++) {
 		pbox_registrar_view_job(c->registrar, job, &j);
-		if (s->only[0] != '\0' && strcmp(j.name, s->only) != 0)
+		if (s->only.job[0] != '\0' && strcmp(j.name, s->only.job) != 0)
 			continue;
 		while (s->next_table < j.tables) {
 			uint32_t t = s->next_table++;
@@ -301,17 +333,17 @@ idle(struct pbox_control *c)
 
 	if (!s->walking && s->n_asked > 0) {
 		s->walking = s->forced = true;
-		memcpy(s->only, s->asked[0], sizeof(s->only));
+		s->only = s->asked[0];
 		memmove(s->asked, s->asked + 1, --s->n_asked * sizeof(s->asked[0]));
 	} else if (!s->walking && s->final_due) {
 		s->walking = true;
 		s->forced = s->final_due = false;
-		s->only[0] = '\0';
+		s->only = (struct snapshot_asked){.exact = false};
 	} else if (!s->walking && s->final_by == 0 && s->conf->interval_ns > 0 &&
 		   c->now_ns >= s->due_at) {
 		s->walking = s->due_at > 0; /* not at the very start */
 		s->forced = false;
-		s->only[0] = '\0';
+		s->only = (struct snapshot_asked){.exact = false};
 		s->due_at = c->now_ns + s->conf->interval_ns;
 	} else if (s->walking) {
 		walk(c);
@@ -384,11 +416,40 @@ no_dir(struct pbox_error *err)
 		err, ENOTSUP, "the box takes no snapshots: set snapshot-dir and snapshot-memory");
 }
 
+/* Of the job's tables one is copied after the other, and each box needs the same round of all. */
+static int
+ask_boxes(struct pbox_control *c, const struct pbox_job_view *j, const uint32_t *round,
+	unsigned *tables, struct pbox_error *err)
+{
+	unsigned boxes = c->conf.registrar.boxes.boxes;
+
+	*tables = 0;
+	if (round == NULL)
+		return pbox_fail(err, EINVAL,
+			"job '%s' is at %u boxes, and a snapshot of it is of a round that all of them know before: pbox-ctl snapshot %s --round R, with the same R at each",
+			j->name, boxes, j->name);
+	for (uint32_t i = 0; i < j->tables; i++) {
+		struct pbox_table_view t;
+
+		pbox_registrar_view_table(c->registrar, j->job, i, &t);
+		if (t.open)
+			*tables += is_of_a_set(j->job, i);
+	}
+	if (*tables > 1)
+		return pbox_fail(err, ENOTSUP,
+			"job '%s' has %u tables with an optimiser, and is at %u boxes: snapshots there are of jobs with one such table",
+			j->name, *tables, boxes);
+	return 0;
+}
+
 int
-snapshot_ask(struct pbox_control *c, const char *name, unsigned *tables, struct pbox_error *err)
+snapshot_ask(struct pbox_control *c, const char *name, const uint32_t *round, unsigned *tables,
+	struct pbox_error *err)
 {
 	struct snapshots *s = &c->snapshots;
+	struct snapshot_asked *a;
 	struct pbox_job_view j;
+	int ret;
 
 	if (s->conf->dir == NULL)
 		return no_dir(err);
@@ -398,9 +459,15 @@ snapshot_ask(struct pbox_control *c, const char *name, unsigned *tables, struct 
 		return pbox_fail(
 			err, EBUSY, "%u jobs wait for their snapshots already", s->n_asked);
 	*tables = j.tables;
+	ret = c->conf.registrar.boxes.boxes > 1 ? ask_boxes(c, &j, round, tables, err) : 0;
+	if (ret != 0)
+		return ret;
 	for (unsigned i = 0; i < s->n_asked; i++)
-		if (strcmp(s->asked[i], name) == 0)
+		if (strcmp(s->asked[i].job, name) == 0 && s->asked[i].exact == (round != NULL) &&
+			(round == NULL || s->asked[i].round == *round))
 			return 0; /* one that has not begun serves both */
-	snprintf(s->asked[s->n_asked++], sizeof(s->asked[0]), "%s", name);
+	a = &s->asked[s->n_asked++];
+	*a = (struct snapshot_asked){.exact = round != NULL, .round = round != NULL ? *round : 0};
+	snprintf(a->job, sizeof(a->job), "%s", name);
 	return 0;
 }

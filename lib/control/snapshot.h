@@ -37,6 +37,8 @@ struct snapshot_result {
 /* A job that an operator wants to begin with its snapshot. */
 struct snapshot_wish {
 	char job[PBOX_NAME_LEN];
+	bool exact; /* with that of just this round: */
+	uint32_t of_round;
 	bool begun; /* this job has taken it: */
 	uint16_t id;
 	bool loaded, broken;   /* a table has been read; one could not be */
@@ -44,10 +46,22 @@ struct snapshot_wish {
 	uint32_t table, round; /* the one that was read last, and what it began with */
 };
 
+/* How far snapshot_describe_more() is: tensors, then chunks of the table; and what of these is described. */
+struct snapshot_described {
+	uint32_t at, chunks, segments;
+};
+
+/* What an operator asked for. */
+struct snapshot_asked {
+	char job[PBOX_NAME_LEN];
+	bool exact; /* of just this round */
+	uint32_t round;
+};
+
 /* One file; from control to the writer and back. */
 struct snapshot_order {
-	struct pbox_snapshot_meta meta; /* its arrays are gone when it comes back */
-	uint32_t described;             /* of them: snapshot_describe_more() */
+	struct pbox_snapshot_meta meta;      /* its arrays are gone when it comes back */
+	struct snapshot_described described; /* of them */
 	uint8_t *data;
 	int ret;
 	struct pbox_error err;
@@ -65,7 +79,9 @@ struct snapshot_load {
 	struct snapshot_load *next;
 	struct pbox_table_parts of;
 	bool restoring; /* by its workers: they have the parameters, the file brings the state */
-	bool wished;    /* an operator wants it */
+	bool wished;    /* an operator wants it, */
+	bool exact;     /* of just that round */
+	uint32_t of_round;
 	_Atomic bool give_up;
 	_Atomic uint64_t at, bytes; /* of the arrays: read, all; 0: not begun */
 	/* 0, -ENOENT: nothing to begin with, -EEXIST: an earlier run's could not be set aside, -EIO, -ECANCELED */
@@ -79,6 +95,7 @@ struct snapshots {
 	enum snapshot_state state;
 	struct pbox_staging staging;
 	uint64_t since, waits_since, due_at;
+	uint32_t waits_at; /* the round that the table had then */
 
 	uint64_t
 		clock_behind_ns; /* the newest file is of a time that has not come yet; 0: it is not */
@@ -90,7 +107,7 @@ struct snapshots {
 
 	/* the tables in turn: all of one job, or of all */
 	bool walking, forced;
-	char only[PBOX_NAME_LEN]; /* "": all jobs */
+	struct snapshot_asked only; /* its job "": all */
 	unsigned job_i;
 	uint32_t next_table;
 
@@ -100,7 +117,7 @@ struct snapshots {
 	uint32_t table, ahead;
 	uint64_t copy_us;
 
-	char asked[SNAPSHOT_ASKED][PBOX_NAME_LEN];
+	struct snapshot_asked asked[SNAPSHOT_ASKED];
 	unsigned n_asked;
 	struct snapshot_wish wish[SNAPSHOT_ASKED];
 	unsigned n_wishes;
@@ -151,11 +168,13 @@ void snapshot_step(struct pbox_control *c);
 bool snapshot_final(struct pbox_control *c, uint64_t now);
 /* snapshot_step() has more to do, which does not wait for a tick. */
 bool snapshot_busy(const struct pbox_control *c);
-/* An operator asks. 0 or -errno with err. */
-int snapshot_ask(struct pbox_control *c, const char *job, unsigned *tables, struct pbox_error *err);
-/* From now on the next run of the job begins with its snapshot, or (withdraw) it does not. Without the
+/* An operator asks, of @p round alone if it is not NULL. 0 or -errno with err. */
+int snapshot_ask(struct pbox_control *c, const char *job, const uint32_t *round, unsigned *tables,
+	struct pbox_error *err);
+/* From now on the next run of the job begins with its snapshot (round NULL: the newest), or (withdraw) it does not. Without the
  * control's lock: it waits for the disk. */
-int snapshot_wish(struct pbox_control *c, const char *job, bool withdraw, char *text, size_t cap);
+int snapshot_wish(struct pbox_control *c, const char *job, const uint32_t *round, bool withdraw,
+	char *text, size_t cap);
 /* snapshot_result.c */
 /* The job of that name, unless it is ending. */
 bool snapshot_job(struct pbox_control *c, const char *name, struct pbox_job_view *out);
@@ -171,8 +190,8 @@ struct pbox_hyper snapshot_hyper(const struct pbox_snapshot_entry *e);
  * = 0 on, until true; */
 int snapshot_describe(struct pbox_snapshot_meta *m, const struct pbox_table_parts *of,
 	const struct pbox_staging *staging, uint32_t incarnation);
-bool snapshot_describe_more(
-	struct pbox_snapshot_meta *m, const struct pbox_table_parts *of, uint32_t *at);
+bool snapshot_describe_more(struct pbox_snapshot_meta *m, const struct pbox_table_parts *of,
+	struct snapshot_described *d);
 /* and what the copy itself knows, anywhere. */
 void snapshot_describe_copy(struct pbox_snapshot_meta *m, const struct pbox_staging *staging);
 /* Which difference keeps the snapshot from being the table's? NULL: none. */

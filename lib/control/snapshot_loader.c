@@ -139,6 +139,8 @@ snapshot_restore(void *ctx, const struct pbox_job *job, struct pbox_table *t, bo
 	l->of = pbox_registrar_parts(job, t->id);
 	l->restoring = restoring;
 	l->wished = w != NULL;
+	l->exact = w != NULL && w->exact;
+	l->of_round = w != NULL ? w->of_round : 0;
 	pthread_mutex_lock(&s->lock);
 	loader_add(&s->loads, l);
 	pthread_cond_signal(&s->wake_loader);
@@ -222,9 +224,17 @@ snapshot_loads(struct snapshots *s)
 	return n;
 }
 
+/* All-reduce keeps nothing that workers do not have: files of one round are those of tables with an optimiser. */
+static bool
+lacks_round(const struct snapshot_load *l)
+{
+	return l->exact && l->ret == -ENOENT && l->of.t->mode == PBOX_MODE_OPTIMISER &&
+	       pbox_table_own_chunk(l->of.t) != NULL;
+}
+
 /* Why a table cannot begin; false: it can. */
 static bool
-loader_refused(const struct snapshot_load *l, struct pbox_error *err)
+loader_refused(const struct snapshot_load *l, const char *dir, struct pbox_error *err)
 {
 	uint32_t table = l->of.t->id;
 
@@ -232,6 +242,10 @@ loader_refused(const struct snapshot_load *l, struct pbox_error *err)
 		pbox_fail(err, EEXIST,
 			"table %u: %.250s: make snapshot-dir writable, or move that file away: after a restart of the box it would be taken for one of this run",
 			table, l->err.text);
+	else if (lacks_round(l))
+		pbox_fail(err, ENOENT,
+			"table %u was to begin with its snapshot of round %u (pbox-ctl restore), and %s has none: bring the file of that round, or name another one at all boxes; pbox-ctl restore --withdraw lets it begin without one",
+			table, l->of_round, dir);
 	else if (l->wished && l->ret == -EIO)
 		pbox_fail(err, EIO,
 			"table %u was to begin with a snapshot (pbox-ctl restore), and none can be used: %.200s: pbox-ctl restore --withdraw lets it begin without one",
@@ -248,7 +262,7 @@ loader_give_back(struct pbox_control *c, struct snapshot_load *l)
 	struct snapshot_wish *w = l->wished ? snapshot_wish_of(&c->snapshots, l->of.name) : NULL;
 	struct pbox_error err;
 
-	if (w != NULL && (l->ret == 0 || l->ret == -ENOENT)) {
+	if (w != NULL && (l->ret == 0 || l->ret == -ENOENT) && !lacks_round(l)) {
 		w->loaded = true;
 		w->table = l->of.t->id;
 		w->round = l->round;
@@ -256,7 +270,7 @@ loader_give_back(struct pbox_control *c, struct snapshot_load *l)
 		w->broken = true;
 	}
 	pbox_registrar_loaded(c->registrar, l->of.job, l->of.t->id,
-		loader_refused(l, &err) ? &err : NULL, c->now_ns);
+		loader_refused(l, c->snapshots.conf->dir, &err) ? &err : NULL, c->now_ns);
 	free(l);
 }
 

@@ -35,12 +35,21 @@ snapshot_hyper(const struct pbox_snapshot_entry *e)
 	return h;
 }
 
+/* Entries, and how many of the newest of them the file has not. A SET goes to one box after the other: of those for later
+ * rounds than the snapshot's one box may know and another not yet, so files of several boxes have none. */
 static uint32_t
-remembered(const struct pbox_schedule *s)
+remembered(const struct pbox_table *t, unsigned group, uint32_t round, uint32_t *left_out)
 {
-	uint32_t n = atomic_load_explicit(&s->count, memory_order_relaxed);
+	const struct pbox_schedule *s = &t->schedule[group];
+	uint32_t count = atomic_load_explicit(&s->count, memory_order_relaxed);
+	uint32_t n = count < PBOX_SCHEDULE ? count : PBOX_SCHEDULE;
 
-	return n < PBOX_SCHEDULE ? n : PBOX_SCHEDULE;
+	*left_out = 0;
+	while (t->boxes > 1 && *left_out + 1 < n &&
+		pbox_serial_diff(
+			s->entry[(count - 1 - *left_out) % PBOX_SCHEDULE].from_round, round) > 0)
+		++*left_out;
+	return n;
 }
 
 static void
@@ -51,8 +60,9 @@ take_schedules(struct pbox_snapshot_meta *m, const struct pbox_table *t)
 	for (unsigned g = 0; g < t->n_groups; g++) {
 		const struct pbox_schedule *s = &t->schedule[g];
 		uint32_t count = atomic_load_explicit(&s->count, memory_order_relaxed);
+		uint32_t left_out, k = remembered(t, g, m->round, &left_out);
 
-		for (uint32_t k = remembered(s); k-- > 0;) {
+		while (k-- > left_out) {
 			const struct pbox_schedule_entry *e =
 				&s->entry[(count - 1 - k) % PBOX_SCHEDULE];
 			struct pbox_hyper h = e->hyper;
@@ -79,43 +89,50 @@ take_tensor(struct pbox_snapshot_tensor *to, const struct pbox_tensor *t)
 	snprintf(to->name, sizeof(to->name), "%s", t->name);
 }
 
-/* The i-th of tensors, chunks and segments. */
-static void
-take_one(struct pbox_snapshot_meta *m, const struct pbox_table_parts *of, uint32_t i)
+/* Is a chunk in the file of this box? One of several has a part of the table. */
+static bool
+has_chunk(const struct pbox_table *t, uint32_t i)
 {
-	const struct pbox_layout *l = &of->t->layout;
+	return t->boxes < 2 || t->home[i].box == t->box;
+}
 
-	if (i < m->n_tensors) {
-		take_tensor(&m->tensor[i], &of->tensor[i]);
-		return;
-	}
-	i -= m->n_tensors;
-	if (i < m->n_chunks) {
-		m->chunk[i] = (struct pbox_snapshot_chunk){
-			.elements = l->chunk[i].elements,
-			.first_segment = l->chunk[i].first_segment,
-			.segments = l->chunk[i].segments,
-			.group = l->chunk[i].group,
-		};
-		return;
-	}
-	i -= m->n_chunks;
-	m->segment[i] = (struct pbox_snapshot_segment){
-		.offset = l->segment[i].offset,
-		.tensor = l->segment[i].tensor,
-		.elements = l->segment[i].elements,
+/* The i-th of the table, with its segments. */
+static void
+take_chunk(struct pbox_snapshot_meta *m, const struct pbox_layout *l, uint32_t i,
+	struct snapshot_described *d)
+{
+	const struct pbox_layout_chunk *c = &l->chunk[i];
+
+	m->chunk[d->chunks++] = (struct pbox_snapshot_chunk){
+		.elements = c->elements,
+		.first_segment = d->segments,
+		.segments = c->segments,
+		.group = c->group,
 	};
+	for (uint32_t k = 0; k < c->segments; k++) {
+		const struct pbox_segment *x = &l->segment[c->first_segment + k];
+
+		m->segment[d->segments++] = (struct pbox_snapshot_segment){
+			.offset = x->offset, .tensor = x->tensor, .elements = x->elements};
+	}
 }
 
 bool
-snapshot_describe_more(
-	struct pbox_snapshot_meta *m, const struct pbox_table_parts *of, uint32_t *at)
+snapshot_describe_more(struct pbox_snapshot_meta *m, const struct pbox_table_parts *of,
+	struct snapshot_described *d)
 {
-	uint32_t all = m->n_tensors + m->n_chunks + m->n_segments;
+	const struct pbox_table *t = of->t;
+	uint32_t all = m->n_tensors + t->n_chunks, before = d->segments, n;
 
-	for (unsigned n = 0; n < SLICE && *at < all; n++)
-		take_one(m, of, (*at)++);
-	return *at == all;
+	for (n = 0; n + d->segments - before < SLICE && d->at < all; n++, d->at++) {
+		uint32_t i = d->at - m->n_tensors;
+
+		if (d->at < m->n_tensors)
+			take_tensor(&m->tensor[d->at], &of->tensor[d->at]);
+		else if (i < t->n_chunks && (m->boxes == 0 || m->home[i].box == m->box))
+			take_chunk(m, &t->layout, i, d);
+	}
+	return d->at == all;
 }
 
 void
@@ -126,11 +143,30 @@ snapshot_describe_copy(struct pbox_snapshot_meta *m, const struct pbox_staging *
 			staging->fragment[i].samples, staging->fragment[i].contributors};
 }
 
+/* The part of one box of several. */
+static void
+describe_boxes(struct pbox_snapshot_meta *m, const struct pbox_table_parts *of)
+{
+	const struct pbox_table *t = of->t;
+
+	m->box = t->box;
+	m->boxes = t->boxes;
+	m->map_epoch = of->map_epoch;
+	m->n_homes = t->n_chunks;
+	m->n_chunks = m->n_segments = 0;
+	for (uint32_t i = 0; i < t->n_chunks; i++)
+		if (has_chunk(t, i)) {
+			m->n_chunks++;
+			m->n_segments += t->layout.chunk[i].segments;
+		}
+}
+
 int
 snapshot_describe(struct pbox_snapshot_meta *m, const struct pbox_table_parts *of,
 	const struct pbox_staging *staging, uint32_t incarnation)
 {
 	const struct pbox_table *t = of->t;
+	uint32_t left_out;
 
 	*m = (struct pbox_snapshot_meta){
 		.table = t->id,
@@ -155,9 +191,13 @@ snapshot_describe(struct pbox_snapshot_meta *m, const struct pbox_table_parts *o
 	};
 	snprintf(m->job, sizeof(m->job), "%s", of->name);
 	for (unsigned g = 0; g < t->n_groups; g++)
-		m->n_entries += remembered(&t->schedule[g]);
+		m->n_entries += remembered(t, g, m->round, &left_out) - left_out;
+	if (t->boxes > 1)
+		describe_boxes(m, of);
 	if (pbox_snapshot_meta_alloc(m) != 0)
 		return -ENOMEM;
+	for (uint32_t i = 0; i < m->n_homes; i++)
+		m->home[i] = (struct pbox_snapshot_home){t->home[i].box, t->home[i].epoch};
 	take_schedules(m, t);
 	return 0;
 }
@@ -187,23 +227,77 @@ different_tensors(const struct pbox_snapshot_meta *m, const struct pbox_table_pa
 }
 
 static bool
-same_chunks(const struct pbox_snapshot_meta *m, const struct pbox_table *t)
+same_chunk(const struct pbox_snapshot_meta *m, const struct pbox_snapshot_chunk *a,
+	const struct pbox_layout *l, uint32_t i)
 {
-	if (m->n_chunks != t->n_chunks || m->n_segments != t->layout.n_segments ||
-		m->frag_elements != t->frag_elements)
-		return false;
-	for (uint32_t i = 0; i < m->n_chunks; i++)
-		if (m->chunk[i].elements != t->layout.chunk[i].elements ||
-			m->chunk[i].segments != t->layout.chunk[i].segments)
-			return false;
-	for (uint32_t i = 0; i < m->n_segments; i++) {
-		const struct pbox_segment *s = &t->layout.segment[i];
+	const struct pbox_layout_chunk *b = &l->chunk[i];
 
-		if (m->segment[i].offset != s->offset || m->segment[i].tensor != s->tensor ||
-			m->segment[i].elements != s->elements)
+	if (a->elements != b->elements || a->segments != b->segments)
+		return false;
+	for (unsigned k = 0; k < b->segments; k++) {
+		const struct pbox_snapshot_segment *x = &m->segment[a->first_segment + k];
+		const struct pbox_segment *y = &l->segment[b->first_segment + k];
+
+		if (x->offset != y->offset || x->tensor != y->tensor || x->elements != y->elements)
 			return false;
 	}
 	return true;
+}
+
+static bool
+same_chunks(const struct pbox_snapshot_meta *m, const struct pbox_table *t)
+{
+	uint32_t at = 0;
+
+	if (m->frag_elements != t->frag_elements)
+		return false;
+	for (uint32_t i = 0; i < t->n_chunks; i++)
+		if (has_chunk(t, i) &&
+			(at == m->n_chunks || !same_chunk(m, &m->chunk[at++], &t->layout, i)))
+			return false;
+	return at == m->n_chunks;
+}
+
+static const char *
+other_homes(const struct pbox_snapshot_meta *m, const struct pbox_table *t, char *text, size_t cap)
+{
+	if (m->n_homes != t->n_chunks) {
+		snprintf(text, cap, "it is of a table of %u chunks, and the table has %u",
+			m->n_homes, t->n_chunks);
+		return text;
+	}
+	for (uint32_t i = 0; i < t->n_chunks; i++)
+		if (m->home[i].box != t->home[i].box || m->home[i].epoch != t->home[i].epoch) {
+			snprintf(text, cap,
+				"it is of another map: chunk %u is at box %u there (map %u), and at box %u now (map %u)",
+				i, m->home[i].box, m->home[i].epoch, t->home[i].box,
+				t->home[i].epoch);
+			return text;
+		}
+	return NULL;
+}
+
+/* A file of one box of several is for this box, and for the chunks that it has now (R16.16). */
+static const char *
+different_boxes(
+	const struct pbox_snapshot_meta *m, const struct pbox_table *t, char *text, size_t cap)
+{
+	unsigned boxes = t->boxes < 2 ? 0 : t->boxes;
+
+	if (m->boxes == 0 && boxes == 0)
+		return NULL;
+	if (m->boxes == 0 || boxes == 0)
+		snprintf(text, cap, "it is of a job at %u boxes, and the job is at %u now",
+			m->boxes == 0 ? 1u : m->boxes, boxes == 0 ? 1u : boxes);
+	else if (m->boxes != boxes || m->box != t->box)
+		snprintf(text, cap, "it is of box %u of %u, and this one is box %u of %u", m->box,
+			m->boxes, t->box, boxes);
+	else if (m->map_epoch != PBOX_MAP_EPOCH)
+		snprintf(text, cap, "it is of map %u, and a job begins by map %u", m->map_epoch,
+			PBOX_MAP_EPOCH);
+	else
+		return other_homes(m, t, text, cap);
+	return text;
 }
 
 const char *
@@ -232,6 +326,8 @@ snapshot_difference(const struct pbox_snapshot_meta *m, const struct pbox_table_
 		return text;
 	if (m->n_groups != t->n_groups)
 		return "its groups of hyper-parameters are others";
+	if (different_boxes(m, t, text, cap) != NULL)
+		return text;
 	if (!same_chunks(m, t)) {
 		snprintf(text, cap,
 			"its %u chunks have fragments of %u elements, the table's %u of %u: the MTU, chunk-bytes or the number of cores has changed",

@@ -28,6 +28,15 @@ restore_array_of(const struct pbox_chunk *c, unsigned i)
 	return (uint8_t *)(i == 0 ? c->param : i == 1 ? c->s0 : c->s1);
 }
 
+/* The first one from @p i on that this box has. */
+static uint32_t
+chunk_here(const struct pbox_table *t, uint32_t i)
+{
+	while (i < t->n_chunks && t->chunk[i].endpoint == PBOX_ELSEWHERE)
+		i++;
+	return i;
+}
+
 static int
 restore_fill(void *ctx, uint64_t from, const uint8_t *bytes, size_t len)
 {
@@ -50,8 +59,9 @@ restore_fill(void *ctx, uint64_t from, const uint8_t *bytes, size_t len)
 		if (f->at < (size_t)c->elements * 4)
 			continue;
 		f->at = 0;
-		if (++f->chunk == f->t->n_chunks) {
-			f->chunk = 0;
+		f->chunk = chunk_here(f->t, f->chunk + 1);
+		if (f->chunk == f->t->n_chunks) {
+			f->chunk = chunk_here(f->t, 0);
 			f->array++;
 		}
 	}
@@ -65,7 +75,7 @@ restore_set_fragments(const struct snapshot_load *l, const struct pbox_snapshot_
 	const struct pbox_table *t = l->of.t;
 	const struct pbox_snapshot_fragment *v = m->fragment;
 
-	for (uint32_t i = 0; i < t->n_chunks; i++) {
+	for (uint32_t i = chunk_here(t, 0); i < t->n_chunks; i = chunk_here(t, i + 1)) {
 		struct pbox_chunk *c = &t->chunk[i];
 
 		if (atomic_load_explicit(&l->give_up, memory_order_relaxed))
@@ -166,7 +176,9 @@ restore_clear(const struct filling *f)
 	const struct pbox_table *t = f->t;
 
 	for (unsigned k = 0; k <= f->array && k < 1 + pbox_table_states(t); k++)
-		for (uint32_t i = 0; i < t->n_chunks && (k < f->array || i <= f->chunk); i++)
+		for (uint32_t i = chunk_here(t, 0);
+			i < t->n_chunks && (k < f->array || i <= f->chunk);
+			i = chunk_here(t, i + 1))
 			memset(restore_array_of(&t->chunk[i], k), 0,
 				(size_t)t->chunk[i].elements * 4);
 }
@@ -178,7 +190,7 @@ restore_read_into(struct pbox_snapshot_reader *r, struct snapshot_load *l, const
 	struct pbox_error *err)
 {
 	const struct pbox_snapshot_meta *m = pbox_snapshot_meta(r);
-	struct filling f = {.l = l, .t = l->of.t};
+	struct filling f = {.l = l, .t = l->of.t, .chunk = chunk_here(l->of.t, 0)};
 	struct pbox_snapshot_report report;
 	int ret;
 
@@ -260,6 +272,9 @@ snapshot_load(const char *dir, struct snapshot_load *l)
 	int n;
 
 	l->ret = -ENOENT;
+	/* what one box of several had of its run is of an older round than what the others have (R16.16) */
+	if (l->restoring && l->of.t->boxes > 1)
+		return;
 	if (!l->restoring && !l->wished) {
 		/* after a restart of the box they would be taken for this run's, and later ones would replace them */
 		if (pbox_snapshot_set_aside(dir, job, table, &l->err) < 0)
@@ -268,7 +283,8 @@ snapshot_load(const char *dir, struct snapshot_load *l)
 	}
 	n = pbox_snapshot_list(dir, job, table, &f, &err);
 	for (int i = 0; i < n && l->ret != 0 && l->ret != -ECANCELED; i++)
-		if (!l->restoring || is_of_run(&f[i], &l->of))
+		if ((!l->restoring || is_of_run(&f[i], &l->of)) &&
+			(!l->exact || f[i].round == l->of_round))
 			l->ret = restore_take(f[i].path, l);
 	free(f);
 	if (n < 0) {

@@ -3,22 +3,44 @@
  */
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "reply.h"
 
 static const char *const state_name[] = {"idle", "copying", "describing", "writing"};
 
+/* JOB[,ROUND]: the name of a job has no comma that digits alone follow. False: no number. */
+static bool
+take_round(const char *params, char name[PBOX_NAME_LEN + 1], uint32_t *round, bool *exact)
+{
+	const char *comma = strrchr(params, ',');
+	size_t len = comma != NULL ? (size_t)(comma - params) : strlen(params);
+	char *end = NULL;
+	unsigned long long n = comma != NULL ? strtoull(comma + 1, &end, 10) : 0;
+
+	*exact = comma != NULL;
+	*round = (uint32_t)n;
+	snprintf(name, PBOX_NAME_LEN + 1, "%.*s", (int)(len > PBOX_NAME_LEN ? PBOX_NAME_LEN : len),
+		params);
+	return comma == NULL || (end != comma + 1 && *end == '\0' && n > 0 && n <= UINT32_MAX);
+}
+
 static int
 on_snapshot(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	struct pbox_control *c = telemetry_lock();
-	struct pbox_error err = {.text = "which job? /pbox/snapshot,JOB"};
+	struct pbox_error err = {.text = "which job? /pbox/snapshot,JOB[,ROUND]"};
+	char name[PBOX_NAME_LEN + 1];
 	unsigned tables = 0;
+	uint32_t round;
+	bool exact;
 	int ret = -1;
 
 	rte_tel_data_start_dict(d);
-	if (c != NULL && params != NULL && params[0] != '\0')
-		ret = snapshot_ask(c, params, &tables, &err);
+	if (c != NULL && params != NULL && params[0] != '\0' &&
+		take_round(params, name, &round, &exact))
+		ret = snapshot_ask(c, name, exact ? &round : NULL, &tables, &err);
 	if (c != NULL)
 		commands_add(&c->commands, cmd, params, ret != 0 ? err.text : NULL);
 	telemetry_unlock(c);
@@ -36,12 +58,16 @@ static int
 restore(const char *cmd, const char *params, bool withdraw, struct rte_tel_data *d)
 {
 	struct pbox_control *c = telemetry_hold();
-	char text[256] = "which job? its name is the parameter";
+	char text[320] = "which job? JOB[,ROUND] is the parameter";
+	char name[PBOX_NAME_LEN + 1];
+	uint32_t round;
+	bool exact;
 	int ret = -1;
 
 	rte_tel_data_start_dict(d);
-	if (c != NULL && params != NULL && params[0] != '\0')
-		ret = snapshot_wish(c, params, withdraw, text, sizeof(text));
+	if (c != NULL && params != NULL && params[0] != '\0' &&
+		take_round(params, name, &round, &exact))
+		ret = snapshot_wish(c, name, exact ? &round : NULL, withdraw, text, sizeof(text));
 	if (c != NULL)
 		commands_add(&c->commands, cmd, params, ret != 0 ? text : NULL);
 	telemetry_release();
@@ -129,11 +155,11 @@ void
 snapshot_telemetry(void)
 {
 	rte_telemetry_register_cmd("/pbox/snapshot", on_snapshot,
-		"Take a snapshot of all tables of a job now. Parameter: its name.");
+		"Take a snapshot of all tables of a job now. Parameter: its name[,ROUND].");
 	rte_telemetry_register_cmd("/pbox/snapshots", on_snapshots,
 		"Snapshots: what is going on, and the latest ones.");
 	rte_telemetry_register_cmd("/pbox/restore", on_restore,
-		"The next run of a job begins with its snapshot. Parameter: its name.");
+		"The next run of a job begins with its snapshot. Parameter: its name[,ROUND].");
 	rte_telemetry_register_cmd("/pbox/restore_withdraw", on_withdraw,
 		"It does not, after all. Parameter: the name of the job.");
 }

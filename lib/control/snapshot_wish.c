@@ -3,6 +3,7 @@
  */
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,15 +20,15 @@
 void
 snapshot_wishes_read(struct snapshots *s)
 {
-	char job[SNAPSHOT_ASKED][PBOX_SNAPSHOT_NAME];
+	struct pbox_snapshot_wished x[SNAPSHOT_ASKED];
 
-	s->n_wishes = pbox_snapshot_wishes(s->conf->dir, job, SNAPSHOT_ASKED);
+	s->n_wishes = pbox_snapshot_wishes(s->conf->dir, x, SNAPSHOT_ASKED);
 	for (unsigned i = 0; i < s->n_wishes; i++) {
-		s->wish[i] = (struct snapshot_wish){.begun = false};
-		memcpy(s->wish[i].job, job[i], sizeof(job[i]));
+		s->wish[i] = (struct snapshot_wish){.exact = x[i].exact, .of_round = x[i].round};
+		memcpy(s->wish[i].job, x[i].job, sizeof(x[i].job));
 		pbox_log(PBOX_LOG_INFO,
 			"job '%s' will begin with its snapshot, as an operator asked for before the box ended",
-			job[i]);
+			x[i].job);
 	}
 }
 
@@ -144,7 +145,7 @@ may_wish(struct pbox_control *c, const char *name, char *text, size_t cap)
 
 /* With the control's lock. */
 static int
-take_wish(struct pbox_control *c, const char *name, char *text, size_t cap)
+take_wish(struct pbox_control *c, const char *name, const uint32_t *round, char *text, size_t cap)
 {
 	struct snapshots *s = &c->snapshots;
 	int ret = may_wish(c, name, text, cap);
@@ -154,43 +155,61 @@ take_wish(struct pbox_control *c, const char *name, char *text, size_t cap)
 		return ret;
 	if (w == NULL)
 		w = &s->wish[s->n_wishes++];
-	*w = (struct snapshot_wish){.begun = false};
+	*w = (struct snapshot_wish){.exact = round != NULL, .of_round = round != NULL ? *round : 0};
 	snprintf(w->job, sizeof(w->job), "%s", name);
 	return 0;
 }
 
 /* Memory last: what it says is on disk. */
 static int
-wish(struct pbox_control *c, const char *name, char *text, size_t cap)
+wish(struct pbox_control *c, const char *name, const uint32_t *of, char *text, size_t cap)
 {
 	const char *dir = c->snapshots.conf->dir;
 	struct pbox_snapshot_file *f = NULL;
 	struct pbox_error err;
 	uint32_t round;
-	int n = pbox_snapshot_list(dir, name, -1, &f, &err), ret;
+	uint64_t run;
+	int n = pbox_snapshot_list(dir, name, -1, &f, &err), i = 0, ret;
 
 	if (n <= 0) {
 		snprintf(text, cap, "%s has no snapshot of job '%s'", dir, name);
 		return -ENOENT;
 	}
-	round = f[0].round;
+	while (of != NULL && i < n && f[i].round != *of)
+		i++;
+	round = f[i < n ? i : 0].round;
+	run = f[i < n ? i : 0].run;
 	free(f);
+	if (i == n) {
+		snprintf(text, cap,
+			"%s has no snapshot of round %u of job '%s': the newest is of round %u",
+			dir, *of, name, round);
+		return -ENOENT;
+	}
+	if (of == NULL && c->conf.registrar.boxes.boxes > 1) {
+		snprintf(text, cap,
+			"the box is one of %u: name the same round at all of them (pbox-ctl restore %s --round R): the newest here is of round %u",
+			c->conf.registrar.boxes.boxes, name, round);
+		return -EINVAL;
+	}
 	pthread_mutex_lock(&c->lock);
 	ret = may_wish(c, name, text, cap);
 	pthread_mutex_unlock(&c->lock);
-	if (ret == 0 && pbox_snapshot_wish(dir, name, &err) != 0) {
+	if (ret == 0 && pbox_snapshot_wish(dir, name, of, &err) != 0) {
 		snprintf(text, cap, "%s", err.text);
 		return -err.code;
 	}
 	if (ret != 0)
 		return ret;
 	pthread_mutex_lock(&c->lock);
-	ret = take_wish(c, name, text, cap);
+	ret = take_wish(c, name, of, text, cap);
 	pthread_mutex_unlock(&c->lock);
 	if (ret != 0)
 		pbox_snapshot_wish_end(dir, name, NULL);
-	else
+	else if (of == NULL)
 		snprintf(text, cap, "its newest snapshot is of round %u", round);
+	else
+		snprintf(text, cap, "its snapshot of round %u, of run %" PRIu64, round, run);
 	return ret;
 }
 
@@ -224,7 +243,8 @@ withdraw_it(struct pbox_control *c, const char *name, char *text, size_t cap)
 }
 
 int
-snapshot_wish(struct pbox_control *c, const char *name, bool withdraw, char *text, size_t cap)
+snapshot_wish(struct pbox_control *c, const char *name, const uint32_t *round, bool withdraw,
+	char *text, size_t cap)
 {
 	struct snapshots *s = &c->snapshots;
 	int ret;
@@ -240,7 +260,7 @@ snapshot_wish(struct pbox_control *c, const char *name, bool withdraw, char *tex
 		return -ENOENT;
 	}
 	pthread_mutex_lock(&s->wish_lock);
-	ret = withdraw ? withdraw_it(c, name, text, cap) : wish(c, name, text, cap);
+	ret = withdraw ? withdraw_it(c, name, text, cap) : wish(c, name, round, text, cap);
 	pthread_mutex_unlock(&s->wish_lock);
 	return ret;
 }

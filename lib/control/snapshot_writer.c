@@ -52,10 +52,11 @@ write_it(struct pbox_control *c)
 
 	snapshot_describe_copy(&o->meta, &s->staging);
 	o->ret = pbox_snapshot_write(&w, &o->written, &o->err);
-	if (o->ret == 0)
+	/* of several boxes none knows which is the last round that all have a file of (R16.16) */
+	if (o->ret == 0 && o->meta.boxes == 0)
 		pbox_snapshot_prune(
 			conf->dir, o->meta.job, o->meta.table, conf->keep, o->written.path);
-	else
+	else if (o->ret != 0)
 		o->free_bytes = free_bytes(conf->dir);
 	pbox_snapshot_meta_free(&o->meta);
 	o->us = now_us() - begin;

@@ -23,6 +23,7 @@ struct pbox_table_parts {
 	uint64_t run;               /**< number of its run, */
 	bool run_reported; /**< which a worker has sent: it had begun before this box did */
 	uint32_t workers;
+	uint16_t map_epoch; /**< newest map of the job (R16.9) */
 	struct pbox_table *t;
 	const struct pbox_tensor *tensor;
 	uint32_t n_tensors;
@@ -39,14 +40,23 @@ struct pbox_table_parts pbox_registrar_parts(const struct pbox_job *job, uint32_
 int pbox_registrar_staging(struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
 	uint32_t ahead, struct pbox_staging *staging, void *memory, size_t size, uint64_t now_ns,
 	struct pbox_error *err);
+/**
+ * The same at just @p round, which may be to come, and no other. Of a table at several boxes there is no other copy: each box
+ * has a part of it, and the parts must be of one round (R16.16).
+ *
+ * @return as above; -ESTALE with @p err: the round has passed
+ */
+int pbox_registrar_staging_at(struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
+	uint32_t round, struct pbox_staging *staging, void *memory, size_t size, uint64_t now_ns,
+	struct pbox_error *err);
 /** Go on; call it often. -EINPROGRESS; or how it ended, and memory is the caller's again: 0, -ESTALE
- * (a fragment was beyond the round: try a later one), -EAGAIN (fragments are rounds apart:
+ * (a fragment was beyond the round: try a later one), -EAGAIN (fragments are rounds apart, or chunks have moved:
  * pbox_registrar_staging_why()), -ECANCELED (the job ended), -ETIMEDOUT
  * (cancelled). */
 int pbox_registrar_staging_step(struct pbox_registrar *r, uint64_t now_ns);
 /** All is copied but what has not come to the round yet: workers are waited for, and nothing else. */
 bool pbox_registrar_staging_waits(const struct pbox_registrar *r);
-/** In words, after -EAGAIN; valid until the next copy. */
+/** In words, after -EAGAIN, and after -ESTALE of pbox_registrar_staging_at(); valid until the next copy. */
 const char *pbox_registrar_staging_why(const struct pbox_registrar *r);
 /** Give up: pbox_registrar_staging_step() reports when. */
 void pbox_registrar_staging_cancel(struct pbox_registrar *r, uint64_t now_ns);

@@ -12,9 +12,11 @@ struct staged {
 	uint32_t table;
 	unsigned mails; /* unanswered */
 	uint32_t ahead, highest;
+	bool exact; /* of `round` alone */
+	uint32_t round;
 	bool laid_out, looked; /* by all shards at all fragments */
 	bool ending;
-	struct pbox_error err; /* of -EAGAIN */
+	struct pbox_error err; /* of -EAGAIN and -ESTALE */
 	int outcome;
 	uint64_t asked_at;
 };
@@ -55,24 +57,51 @@ go(struct pbox_registrar *r)
 		r, staged_of(r)->job, staged_of(r)->table, &staged_of(r)->highest);
 
 	PBOX_ASSERT(any); /* it had before */
-	staging->round = staged_of(r)->highest + staged_of(r)->ahead;
+	staging->round = staged_of(r)->exact ? staged_of(r)->round
+					     : staged_of(r)->highest + staged_of(r)->ahead;
 	staging->oldest = staged_of(r)->highest - APART;
 	staged_of(r)->laid_out = true;
 	post(r, PBOX_MAIL_SNAPSHOT);
 	staged_of(r)->asked_at = r->now_ns;
 }
 
-int
-pbox_registrar_staging(struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
-	uint32_t ahead, struct pbox_staging *staging, void *memory, size_t size, uint64_t now_ns,
+static int
+passed(uint32_t table, uint32_t round, uint32_t highest, struct pbox_error *err)
+{
+	return pbox_fail(err, ESTALE,
+		"round %u of table %u has passed, this box has finished round %u: name a later one at all boxes",
+		round, table, highest);
+}
+
+/* What a copy of a part of a table at several boxes needs besides (R16.16). */
+static int
+at_boxes(const struct pbox_job *job, const struct pbox_job_table *jt, bool exact,
+	struct pbox_error *err)
+{
+	if (jt->t.boxes < 2)
+		return 0;
+	if (!exact)
+		return pbox_fail(err, ENOTSUP,
+			"job '%s' is at %u boxes: a snapshot of it is of a round that all of them know before: pbox-ctl snapshot %s --round R at each",
+			job->name, jt->t.boxes, job->name);
+	if (job->map_epoch != PBOX_MAP_EPOCH)
+		return pbox_fail(err, ENOTSUP,
+			"chunks of job '%s' have moved (map %u), or a box is out: no snapshot is taken of such a job",
+			job->name, job->map_epoch);
+	return 0;
+}
+
+static int
+staging_begin(struct pbox_registrar *r, const struct pbox_job *job, uint32_t table, bool exact,
+	uint32_t round, struct pbox_staging *staging, void *memory, size_t size,
 	struct pbox_error *err)
 {
 	struct pbox_job_table *jt = table < job->n_tables ? job->table[table] : NULL;
-	uint32_t round;
+	uint32_t highest;
 	size_t need;
+	int ret;
 
 	PBOX_ASSERT(staged_of(r)->staging == NULL);
-	r->now_ns = now_ns;
 	if (job->state != PBOX_JOB_OPEN || jt == NULL || !jt->built ||
 		jt->shards_open < r->conf.n_shards)
 		return pbox_fail(err, ENOENT, "table %u is not mapped", table);
@@ -82,24 +111,49 @@ pbox_registrar_staging(struct pbox_registrar *r, const struct pbox_job *job, uin
 			table);
 	if (jt->restoring)
 		return pbox_fail(err, EAGAIN, "table %u is being restored", table);
-	if (!registrar_finished(r, job, table, &round))
+	ret = at_boxes(job, jt, exact, err);
+	if (ret != 0)
+		return ret;
+	if (!registrar_finished(r, job, table, &highest))
 		return pbox_fail(err, EAGAIN, "table %u has finished no round yet", table);
+	if (exact && pbox_serial_diff(highest, round) > 0)
+		return passed(table, round, highest, err);
 	need = pbox_staging_bytes(&jt->t);
 	if (need > size)
 		return pbox_fail(err, ENOMEM,
 			"table %u needs %zu bytes and snapshot-memory has %zu: raise it", table,
 			need, size);
 	pbox_staging_begin(staging, &jt->t, memory);
+	staging->map_epoch = job->map_epoch;
 	staged_of(r)->staging = staging;
 	staged_of(r)->job = r->job[job->id];
 	staged_of(r)->table = table;
-	staged_of(r)->ahead = ahead;
+	staged_of(r)->exact = exact;
+	staged_of(r)->ahead = staged_of(r)->round = round;
 	staged_of(r)->laid_out = staged_of(r)->looked = staged_of(r)->ending = false;
 	staged_of(r)->outcome = 0;
 	staged_of(r)->mails = 0;
 	if (pbox_staging_lay_out(staging))
 		go(r);
 	return 0;
+}
+
+int
+pbox_registrar_staging(struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
+	uint32_t ahead, struct pbox_staging *staging, void *memory, size_t size, uint64_t now_ns,
+	struct pbox_error *err)
+{
+	r->now_ns = now_ns;
+	return staging_begin(r, job, table, false, ahead, staging, memory, size, err);
+}
+
+int
+pbox_registrar_staging_at(struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
+	uint32_t round, struct pbox_staging *staging, void *memory, size_t size, uint64_t now_ns,
+	struct pbox_error *err)
+{
+	r->now_ns = now_ns;
+	return staging_begin(r, job, table, true, round, staging, memory, size, err);
 }
 
 /* All shards let go of the memory; what was copied stays. */
@@ -147,6 +201,10 @@ ends(struct pbox_registrar *r, bool *done)
 			return true;
 		}
 		if (p->missed > 0) {
+			registrar_finished(
+				r, staged_of(r)->job, staged_of(r)->table, &staged_of(r)->highest);
+			passed(staged_of(r)->table, staging->round, staged_of(r)->highest,
+				&staged_of(r)->err);
 			end_staging(r, -ESTALE);
 			return true;
 		}
@@ -171,6 +229,13 @@ pbox_registrar_staging_step(struct pbox_registrar *r, uint64_t now_ns)
 	/* a job that closes: CLOSE_JOB comes after the mails that are under way */
 	if (staged_of(r)->mails > 0 || staged_of(r)->job->state != PBOX_JOB_OPEN)
 		return -EINPROGRESS;
+	if (!staged_of(r)->ending && staged_of(r)->job->map_epoch != staging->map_epoch) {
+		pbox_fail(&staged_of(r)->err, EAGAIN,
+			"chunks of job '%s' have moved meanwhile (map %u)", staged_of(r)->job->name,
+			staged_of(r)->job->map_epoch);
+		end_staging(r, -EAGAIN);
+		return -EINPROGRESS;
+	}
 	if (!staged_of(r)->laid_out) {
 		if (pbox_staging_lay_out(staging))
 			go(r);

@@ -142,6 +142,7 @@ pbox_registrar_parts(const struct pbox_job *job, uint32_t table)
 		.run = job->run.number,
 		.run_reported = job->run.reported,
 		.workers = job->workers,
+		.map_epoch = job->map_epoch,
 		.t = &jt->t,
 		.tensor = jt->tensor,
 		.n_tensors = jt->fixed.tensors,

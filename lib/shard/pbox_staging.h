@@ -25,10 +25,11 @@ struct pbox_staging_fragment {
 	bool copied;
 };
 
-/** Where a chunk's copy is. */
+/** Where a chunk's copy is; of a chunk that is at another box there is none. */
 struct pbox_staging_chunk {
 	uint64_t element;  /**< of an array */
 	uint32_t fragment; /**< its first one */
+	bool here;
 };
 
 /** What a shard has done; its own until it has answered the mail. */
@@ -46,10 +47,11 @@ struct pbox_staging {
 	uint32_t round;
 	uint32_t
 		oldest; /**< round of the least finished fragment of a table whose tensors go on together */
-	uint32_t laid_out; /**< chunks */
-	unsigned arrays;   /**< parameters, and arrays of optimiser state */
-	uint64_t elements;
-	uint32_t n_fragments;
+	uint32_t laid_out;  /**< chunks */
+	uint16_t map_epoch; /**< of the job when it began: of a later map it is no copy */
+	unsigned arrays;    /**< parameters, and arrays of optimiser state */
+	uint64_t elements;  /**< of an array: those of chunks that are here */
+	uint32_t n_chunks, n_fragments;
 	struct pbox_staging_chunk *chunk;
 	struct pbox_staging_fragment *fragment;
 	float *array[3]; /**< one after the other */

@@ -16,14 +16,37 @@
 #define COPY_BYTES (96u << 10)
 #define LOOKS      2048
 
+/* Chunks that the box has: one of several has a part of the table. */
+static bool
+is_here(const struct pbox_table *t, uint32_t chunk)
+{
+	return t->home == NULL || t->home[chunk].box == t->box;
+}
+
+static uint64_t
+elements_here(const struct pbox_table *t, uint32_t *fragments)
+{
+	uint64_t elements = 0;
+
+	*fragments = 0;
+	for (uint32_t i = 0; i < t->n_chunks; i++)
+		if (is_here(t, i)) {
+			elements += t->chunk[i].elements;
+			*fragments += t->chunk[i].fragments;
+		}
+	return elements;
+}
+
 size_t
 pbox_staging_bytes(const struct pbox_table *t)
 {
 	size_t arrays = 1 + pbox_table_states(t);
+	uint32_t fragments;
+	uint64_t elements = elements_here(t, &fragments);
 
-	return pbox_pad_line(arrays * t->layout.elements * sizeof(float)) +
+	return pbox_pad_line(arrays * elements * sizeof(float)) +
 	       pbox_pad_line(t->n_chunks * sizeof(struct pbox_staging_chunk)) +
-	       pbox_pad_line(t->n_fragments * sizeof(struct pbox_staging_fragment));
+	       pbox_pad_line(fragments * sizeof(struct pbox_staging_fragment));
 }
 
 void
@@ -33,7 +56,7 @@ pbox_staging_begin(struct pbox_staging *staging, const struct pbox_table *t, voi
 
 	memset(staging, 0, sizeof(*staging));
 	staging->table = t;
-	staging->elements = t->layout.elements;
+	staging->elements = elements_here(t, &staging->n_fragments);
 	staging->arrays = 1 + pbox_table_states(t);
 	for (unsigned a = 0; a < staging->arrays; a++)
 		staging->array[a] = (float *)(void *)at + a * staging->elements;
@@ -41,7 +64,19 @@ pbox_staging_begin(struct pbox_staging *staging, const struct pbox_table *t, voi
 	staging->chunk = (struct pbox_staging_chunk *)(void *)at;
 	at += pbox_pad_line(t->n_chunks * sizeof(*staging->chunk));
 	staging->fragment = (struct pbox_staging_fragment *)(void *)at;
-	staging->n_fragments = t->n_fragments;
+}
+
+static struct pbox_staging_chunk
+after_chunk(const struct pbox_staging *staging, uint32_t i)
+{
+	const struct pbox_chunk *c = &staging->table->chunk[i];
+	struct pbox_staging_chunk next = staging->chunk[i];
+
+	if (next.here) {
+		next.element += c->elements;
+		next.fragment += c->fragments;
+	}
+	return next;
 }
 
 bool
@@ -52,15 +87,17 @@ pbox_staging_lay_out(struct pbox_staging *staging)
 	uint32_t i = staging->laid_out, done = 0;
 
 	if (i > 0)
-		next = (struct pbox_staging_chunk){
-			.element = staging->chunk[i - 1].element + t->chunk[i - 1].elements,
-			.fragment = staging->chunk[i - 1].fragment + t->chunk[i - 1].fragments};
+		next = after_chunk(staging, i - 1);
 	for (; i < t->n_chunks && done < PBOX_STAGING_SLICE; i++) {
+		next.here = is_here(t, i);
 		staging->chunk[i] = next;
+		done++;
+		if (!next.here)
+			continue;
+		staging->n_chunks++;
 		memset(staging->fragment + next.fragment, 0,
 			t->chunk[i].fragments * sizeof(*staging->fragment));
-		next.element += t->chunk[i].elements;
-		next.fragment += t->chunk[i].fragments;
+		next = after_chunk(staging, i);
 		done += t->chunk[i].fragments;
 	}
 	staging->laid_out = i;
@@ -138,7 +175,8 @@ shard_staging_before(struct pbox_staging *staging, const struct target *g)
 {
 	uint32_t chunk = index_of(g);
 
-	if (g->st->discipline->at_cut(g->fragment, staging) == CUT_HERE &&
+	if (staging->chunk[chunk].here &&
+		g->st->discipline->at_cut(g->fragment, staging) == CUT_HERE &&
 		!staging->fragment[staging->chunk[chunk].fragment + g->frag].copied)
 		copy_fragment(staging, g->c, chunk, g->frag);
 }
@@ -149,7 +187,8 @@ shard_staging_after(struct pbox_shard *s, struct pbox_staging *staging, const st
 	struct pbox_staging_shard *p = &staging->shard[s->conf.id];
 	uint32_t chunk = index_of(g);
 
-	if (g->st->discipline->at_cut(g->fragment, staging) != CUT_HERE)
+	if (!staging->chunk[chunk].here ||
+		g->st->discipline->at_cut(g->fragment, staging) != CUT_HERE)
 		return;
 	copy_fragment(staging, g->c, chunk, g->frag);
 	if (looked_at(p, chunk, g->frag))
@@ -198,7 +237,8 @@ shard_staging_mail(struct pbox_shard *s, const struct pbox_mail *m)
 	for (unsigned looks = 0; !p->looked && looks < LOOKS && bytes < COPY_BYTES; looks++) {
 		if (p->chunk == t->n_chunks) {
 			p->looked = true;
-		} else if (!s->own_endpoint[t->chunk[p->chunk].endpoint] ||
+		} else if (!staging->chunk[p->chunk].here ||
+			   !s->own_endpoint[t->chunk[p->chunk].endpoint] ||
 			   p->fragment == t->chunk[p->chunk].fragments) {
 			p->chunk++;
 			p->fragment = 0;

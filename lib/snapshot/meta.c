@@ -14,6 +14,8 @@
 #define SEGMENT  16
 #define FRAGMENT 12
 #define ENTRY(n) (12 + 8 * (n)) /* with the values of n hyper-parameters */
+#define BOXES    8              /* after the fixed part from version 5 on */
+#define HOME     4
 
 static const struct pbox_field fixed_fields[] = {
 	PBOX_FIELD_BYTES(pbox_snapshot_meta, job, 0),
@@ -68,6 +70,19 @@ static const struct pbox_field entry_fields[] = {
 	{0},
 };
 
+static const struct pbox_field boxes_fields[] = {
+	PBOX_FIELD(pbox_snapshot_meta, box, 0),
+	PBOX_FIELD(pbox_snapshot_meta, boxes, 1),
+	PBOX_FIELD(pbox_snapshot_meta, map_epoch, 2),
+	PBOX_FIELD(pbox_snapshot_meta, n_homes, 4),
+	{0},
+};
+static const struct pbox_field home_fields[] = {
+	PBOX_FIELD(pbox_snapshot_home, box, 0),
+	PBOX_FIELD(pbox_snapshot_home, epoch, 2),
+	{0},
+};
+
 /* Those that entries of a format have. */
 static unsigned
 hypers_of(uint32_t version)
@@ -83,11 +98,13 @@ pbox_snapshot_meta_free(struct pbox_snapshot_meta *m)
 	free(m->segment);
 	free(m->fragment);
 	free(m->entry);
+	free(m->home);
 	m->tensor = NULL;
 	m->chunk = NULL;
 	m->segment = NULL;
 	m->fragment = NULL;
 	m->entry = NULL;
+	m->home = NULL;
 }
 
 int
@@ -99,8 +116,9 @@ pbox_snapshot_meta_alloc(struct pbox_snapshot_meta *m)
 	m->segment = calloc(m->n_segments + (size_t)1, sizeof(*m->segment));
 	m->fragment = calloc(m->n_fragments + (size_t)1, sizeof(*m->fragment));
 	m->entry = calloc(m->n_entries + (size_t)1, sizeof(*m->entry));
+	m->home = calloc(m->n_homes + (size_t)1, sizeof(*m->home));
 	if (m->tensor != NULL && m->chunk != NULL && m->segment != NULL && m->fragment != NULL &&
-		m->entry != NULL)
+		m->entry != NULL && m->home != NULL)
 		return 0;
 	pbox_snapshot_meta_free(m);
 	return -ENOMEM;
@@ -112,7 +130,7 @@ records_size(const struct pbox_snapshot_meta *m, unsigned hypers)
 {
 	return (uint64_t)m->n_tensors * TENSOR + (uint64_t)m->n_chunks * CHUNK +
 	       (uint64_t)m->n_segments * SEGMENT + (uint64_t)m->n_fragments * FRAGMENT +
-	       (uint64_t)m->n_entries * ENTRY(hypers);
+	       (uint64_t)m->n_entries * ENTRY(hypers) + (uint64_t)m->n_homes * HOME;
 }
 
 uint8_t *
@@ -120,7 +138,7 @@ pbox_snapshot_meta_encode(const struct pbox_snapshot_meta *m, size_t *len)
 {
 	uint8_t *out, *p;
 
-	*len = FIXED + records_size(m, PBOX_SNAPSHOT_HYPERS);
+	*len = FIXED + BOXES + records_size(m, PBOX_SNAPSHOT_HYPERS);
 	for (uint32_t i = 0; i < m->n_tensors; i++)
 		*len += strlen(m->tensor[i].name);
 	if (*len > FORMAT_META_MAX)
@@ -130,6 +148,8 @@ pbox_snapshot_meta_encode(const struct pbox_snapshot_meta *m, size_t *len)
 		return NULL;
 	pbox_fields_put(p, FIXED, fixed_fields, m);
 	p += FIXED;
+	pbox_fields_put(p, BOXES, boxes_fields, m);
+	p += BOXES;
 	for (uint32_t i = 0; i < m->n_tensors; i++) {
 		size_t n = strlen(m->tensor[i].name);
 
@@ -154,6 +174,8 @@ pbox_snapshot_meta_encode(const struct pbox_snapshot_meta *m, size_t *len)
 			pbox_st64(p + 12 + 8 * k, bits);
 		}
 	}
+	for (uint32_t i = 0; i < m->n_homes; i++, p += HOME)
+		pbox_fields_put(p, HOME, home_fields, &m->home[i]);
 	PBOX_ASSERT((size_t)(p - out) == *len);
 	return out;
 }
@@ -202,7 +224,29 @@ decode_rest(struct pbox_snapshot_meta *m, unsigned hypers, const uint8_t *p)
 			memcpy(&m->entry[i].value[k], &bits, 8);
 		}
 	}
+	for (uint32_t i = 0; i < m->n_homes; i++, p += HOME)
+		pbox_fields_get(p, home_fields, &m->home[i]);
 	return segment == m->n_segments ? p : NULL;
+}
+
+/* What files of one box, and older ones, do not have. */
+static const char *
+contradicting_boxes(const struct pbox_snapshot_meta *m)
+{
+	uint32_t here = 0;
+
+	if (m->boxes == 0)
+		return m->box == 0 && m->map_epoch == 0 && m->n_homes == 0
+			       ? NULL
+			       : "a box of none, or homes of chunks at one box";
+	if (m->boxes == 1 || m->boxes > PBOX_SNAPSHOT_BOXES_MAX || m->box >= m->boxes)
+		return "its box of the job's boxes";
+	for (uint32_t i = 0; i < m->n_homes; i++) {
+		if (m->home[i].box >= m->boxes)
+			return "a chunk is at a box that there is not";
+		here += m->home[i].box == m->box;
+	}
+	return here == m->n_chunks ? NULL : "another number of chunks is at its box";
 }
 
 /* Do the parts agree with each other? */
@@ -238,7 +282,7 @@ contradiction(const struct pbox_snapshot_meta *m)
 	for (uint32_t i = 0; i < m->n_entries; i++)
 		if (m->entry[i].group >= m->n_groups)
 			return "a hyper-parameter of no group";
-	return NULL;
+	return contradicting_boxes(m);
 }
 
 int
@@ -246,18 +290,21 @@ pbox_snapshot_meta_decode(struct pbox_snapshot_meta *m, uint32_t version, const 
 	size_t len, struct pbox_error *err)
 {
 	unsigned hypers = hypers_of(version);
+	size_t fixed = FIXED + (version >= 5 ? BOXES : 0);
 	const uint8_t *p = NULL;
 	const char *wrong;
 
-	if (len < FIXED)
+	if (len < fixed)
 		return pbox_fail(err, EINVAL, "the description is too short");
 	*m = (struct pbox_snapshot_meta){0};
 	pbox_fields_get(at, fixed_fields, m);
-	if (FIXED + records_size(m, hypers) > len || m->job[PBOX_SNAPSHOT_NAME - 1] != '\0')
+	if (version >= 5)
+		pbox_fields_get(at + FIXED, boxes_fields, m);
+	if (fixed + records_size(m, hypers) > len || m->job[PBOX_SNAPSHOT_NAME - 1] != '\0')
 		return pbox_fail(err, EINVAL, "the description is shorter than it says");
 	if (pbox_snapshot_meta_alloc(m) != 0)
 		return pbox_fail(err, ENOMEM, "out of memory for the description");
-	p = decode_tensors(m, at + FIXED, at + len);
+	p = decode_tensors(m, at + fixed, at + len);
 	/* names have taken room: what is left must be just the rest */
 	if (p != NULL && (uint64_t)(at + len - p) ==
 				 records_size(m, hypers) - (uint64_t)m->n_tensors * TENSOR)

@@ -24,11 +24,12 @@
 #define PBOX_SNAPSHOT_ARRAYS 3   /**< parameters, s0, s1 */
 #define PBOX_SNAPSHOT_PATH   512 /**< longest name of a snapshot with its directory */
 /** Version of the format that is written. Those from 1 on are read: what they do not have is 0. */
-#define PBOX_SNAPSHOT_VERSION 4
+#define PBOX_SNAPSHOT_VERSION 5
 
 /* Bounds of what a file may say. */
 #define PBOX_SNAPSHOT_DATA_MAX   64
 #define PBOX_SNAPSHOT_PARITY_MAX 16
+#define PBOX_SNAPSHOT_BOXES_MAX  16
 
 struct pbox_snapshot_tensor {
 	uint64_t elements;
@@ -59,6 +60,12 @@ struct pbox_snapshot_entry {
 	double value[PBOX_SNAPSHOT_HYPERS]; /**< [id - 1] */
 };
 
+/** Which box of several has a chunk, by the map of that epoch (protocol.md, R16.9). */
+struct pbox_snapshot_home {
+	uint8_t box;
+	uint16_t epoch;
+};
+
 /** What a snapshot is of. The numbers of mode, op, optimiser and formats are the protocol's. */
 struct pbox_snapshot_meta {
 	char job[PBOX_SNAPSHOT_NAME];
@@ -70,12 +77,17 @@ struct pbox_snapshot_meta {
 	uint8_t arrays; /**< 1 + arrays of optimiser state */
 	uint32_t frag_elements;
 	uint64_t elements; /**< of one array: those of all chunks */
+	/** Of a job at several boxes the file has the chunks of one of them, in their order; by the map of that epoch. boxes 0: it has all. */
+	uint8_t box, boxes;
+	uint16_t map_epoch;
+	uint32_t n_homes; /**< chunks of the whole table; with boxes 0 it is 0 */
 	uint32_t n_tensors, n_chunks, n_segments, n_fragments, n_groups, n_entries;
 	struct pbox_snapshot_tensor *tensor;
 	struct pbox_snapshot_chunk *chunk;
 	struct pbox_snapshot_segment *segment;
 	struct pbox_snapshot_fragment *fragment; /**< of chunk 0, then of chunk 1, ... */
 	struct pbox_snapshot_entry *entry;
+	struct pbox_snapshot_home *home;
 };
 
 /** Take memory for the counts in @p m. -ENOMEM or -E2BIG. */
@@ -175,7 +187,8 @@ struct pbox_snapshot_file {
 	char job[PBOX_SNAPSHOT_NAME];
 	uint32_t table, round, incarnation;
 	uint64_t sequence; /**< a later file has a higher one; 0: of a box that wrote none */
-	uint64_t run;      /**< as in pbox_snapshot_meta */
+	uint64_t run;      /**< as in pbox_snapshot_meta, */
+	uint8_t box, boxes;
 	uint64_t created_ns, bytes;
 	bool aside; /**< of an earlier run of the job: pbox_snapshot_set_aside() */
 };
@@ -243,13 +256,20 @@ int pbox_snapshot_sweep(const struct pbox_snapshot_file *f, const struct pbox_sn
  * @return how many, or -errno with @p err: some may be there as if they were the new run's */
 int pbox_snapshot_set_aside(
 	const char *dir, const char *job, uint32_t table, struct pbox_error *err);
-/** An operator wants the next run of a job to begin with its snapshot: a file DIR/JOB.restore, durable when
- * this returns. 0 or -errno with @p err. */
-int pbox_snapshot_wish(const char *dir, const char *job, struct pbox_error *err);
+/** An operator wants the next run of a job to begin with its snapshot, of @p round (NULL: the newest): a file
+ * DIR/JOB.restore, durable when this returns. 0 or -errno with @p err. */
+int pbox_snapshot_wish(
+	const char *dir, const char *job, const uint32_t *round, struct pbox_error *err);
+/** A job that is wanted so. */
+struct pbox_snapshot_wished {
+	char job[PBOX_SNAPSHOT_NAME];
+	bool exact; /**< of `round` alone */
+	uint32_t round;
+};
 /** Not any more. 0 as well where nobody wanted it. */
 int pbox_snapshot_wish_end(const char *dir, const char *job, struct pbox_error *err);
 /** Who is wanted so, at most @p max. @return how many */
-unsigned pbox_snapshot_wishes(const char *dir, char job[][PBOX_SNAPSHOT_NAME], unsigned max);
+unsigned pbox_snapshot_wishes(const char *dir, struct pbox_snapshot_wished *out, unsigned max);
 /** Numbers of runs, which begin with the clock, grow over restarts of the box where that is set back (R12.2): raises @p first
  * above all that boxes with this directory may have given, and notes it in DIR/runs, durable when this returns.
  * @return 0, or -errno with @p err: @p first is what could be known, and the next box may know no more */

@@ -249,7 +249,8 @@ check_meta(const struct pbox_snapshot_reader *r, struct pbox_error *err)
 {
 	const struct pbox_snapshot_meta *m = &r->meta;
 
-	if (m->elements * m->arrays * 4 != r->s.raw_len)
+	if (m->elements * m->arrays * 4 != r->s.raw_len || m->box != r->s.box ||
+		m->boxes != r->s.boxes)
 		return pbox_fail(err, EINVAL, "%s: its data are not what it describes", r->name);
 	return 0;
 }

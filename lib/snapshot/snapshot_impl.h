@@ -33,6 +33,7 @@ struct super {
 	uint16_t data, parity, stripes;
 	uint64_t meta_len, stored_len, raw_len, created_ns, sequence, run;
 	uint32_t table, round, incarnation;
+	uint8_t box, boxes;
 	char job[PBOX_SNAPSHOT_NAME];
 };
 

@@ -95,6 +95,8 @@ store_look_at(struct pbox_snapshot_file *f)
 	f->created_ns = s.created_ns;
 	f->sequence = s.sequence;
 	f->run = s.run;
+	f->box = s.box;
+	f->boxes = s.boxes;
 	f->bytes = (uint64_t)st.st_size;
 	return true;
 }

@@ -32,6 +32,8 @@ static const struct pbox_field super_fields[] = {
 	PBOX_FIELD_BYTES(super, job, 88),
 	PBOX_FIELD(super, sequence, 152),
 	PBOX_FIELD(super, run, 160),
+	PBOX_FIELD(super, box, 168),
+	PBOX_FIELD(super, boxes, 169),
 	{0},
 };
 
@@ -65,6 +67,9 @@ unsound(const struct super *s)
 		return "the length of its data";
 	if (s->job[PBOX_SNAPSHOT_NAME - 1] != '\0')
 		return "the name of its job";
+	if (s->boxes == 1 || s->boxes > PBOX_SNAPSHOT_BOXES_MAX ||
+		(s->boxes > 0 && s->box >= s->boxes))
+		return "its box of the job's boxes";
 	if (s->sequence > FORMAT_SEQUENCE_MAX)
 		return "its sequence number";
 	return NULL;

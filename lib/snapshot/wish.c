@@ -4,11 +4,14 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "snapshot_impl.h"
 
+#define WISH_ROUND "round "
 static int
 wish_path(char *out, size_t size, const char *dir, const char *job, struct pbox_error *err)
 {
@@ -25,14 +28,21 @@ wish_path(char *out, size_t size, const char *dir, const char *job, struct pbox_
 }
 
 int
-pbox_snapshot_wish(const char *dir, const char *job, struct pbox_error *err)
+pbox_snapshot_wish(const char *dir, const char *job, const uint32_t *round, struct pbox_error *err)
 {
 	char path[PBOX_SNAPSHOT_PATH];
 	struct draft d = {.fd = -1};
+	char text[32];
 	int ret = wish_path(path, sizeof(path), dir, job, err);
 
 	if (ret == 0)
 		ret = write_open(&d, path, err);
+	if (ret == 0 && round != NULL) {
+		snprintf(text, sizeof(text), WISH_ROUND "%" PRIu32 "\n", *round);
+		ret = write_all(&d, text, strlen(text), err);
+		if (ret != 0)
+			write_drop(&d);
+	}
 	return ret == 0 ? write_commit(&d, dir, path, err) : ret;
 }
 
@@ -87,15 +97,30 @@ unescape(char job[PBOX_SNAPSHOT_NAME], const char *file)
 	return strncmp(again, file, len - end) == 0 && again[len - end] == '\0';
 }
 
+/* Of boxes that knew no rounds here it is empty. */
+static void
+read_round(DIR *d, const char *file, struct pbox_snapshot_wished *out)
+{
+	int fd = openat(dirfd(d), file, O_RDONLY | O_CLOEXEC);
+	char text[32];
+	ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+
+	text[n > 0 ? n : 0] = '\0';
+	out->exact = sscanf(text, WISH_ROUND "%" SCNu32, &out->round) == 1;
+	if (fd >= 0)
+		close(fd);
+}
+
 unsigned
-pbox_snapshot_wishes(const char *dir, char job[][PBOX_SNAPSHOT_NAME], unsigned max)
+pbox_snapshot_wishes(const char *dir, struct pbox_snapshot_wished *out, unsigned max)
 {
 	DIR *d = opendir(dir);
 	struct dirent *e;
 	unsigned n = 0;
 
 	while (d != NULL && n < max && (e = readdir(d)) != NULL)
-		n += unescape(job[n], e->d_name);
+		if (unescape(out[n].job, e->d_name))
+			read_round(d, e->d_name, &out[n++]);
 	if (d != NULL)
 		closedir(d);
 	return n;

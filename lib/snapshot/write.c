@@ -269,6 +269,8 @@ write_describe(struct super *s, const struct pbox_snapshot_write *w, size_t meta
 		.round = m->round,
 		.incarnation = m->incarnation,
 		.run = m->run,
+		.box = m->box,
+		.boxes = m->boxes,
 	};
 	memcpy(s->job, m->job, sizeof(s->job));
 	/* blocks of another file that were in the same place are not taken for ours */

@@ -123,6 +123,24 @@ round_defers(const struct pbox_worker_table *t, const struct frag *f)
 
 /* ---- DECLARE: where the rounds of a table begin ------------------------------------------------ */
 
+/** A run that begins has one version of all chunks: 0, or that of the snapshots that all boxes have loaded (R16.16). Chunks of
+ * another one would be those of another model. */
+static int
+round_differs(const struct pbox_worker *w, const struct pbox_worker_table *t, uint32_t low,
+	uint32_t high, struct pbox_client_error *err)
+{
+	unsigned a = 0, b = 0;
+
+	for (uint32_t i = 0; i < t->chunks; i++)
+		if (t->chunk[i].version == low)
+			a = t->chunk[i].box;
+		else if (t->chunk[i].version == high)
+			b = t->chunk[i].box;
+	return pbox_client_fail(err, PBOX_C_MISMATCH,
+		"table %u begins at different rounds: the box at %s has round %u of it, and that at %s round %u: let all boxes begin with their snapshots of one round (pbox-ctl restore %s --round R at each), or all without (--withdraw)",
+		t->number, w->box[a]->name, low, w->box[b]->name, high, w->job);
+}
+
 /* A resumed worker goes on where its program says (pbox_client_table.first_round). */
 static int
 round_begin(struct session *s, struct pbox_worker_table *t, uint32_t first_round,
@@ -136,6 +154,9 @@ round_begin(struct session *s, struct pbox_worker_table *t, uint32_t first_round
 		low = rounds_apart(version, low) < 0 ? version : low;
 		high = rounds_apart(version, high) > 0 ? version : high;
 	}
+	if (s->w->boxes > 1 && first_round == 0 && low != high &&
+		(t->flags & (PBOX_DECLARE_CONTINUE | PBOX_DECLARE_RESTORE)) == 0)
+		return round_differs(s->w, t, low, high, err);
 	t->base_version = high;
 	for (uint32_t i = 0; s->w->planned && i < t->frags; i++)
 		t->frag[i].round = high;

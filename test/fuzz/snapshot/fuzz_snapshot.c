@@ -132,7 +132,8 @@ as_description(const uint8_t *data, size_t size, uint32_t version)
 	check_pieces(&m);
 	again = pbox_snapshot_meta_encode(&m, &len);
 	PBOX_ASSERT(again != NULL &&
-		    len == size + 8 * (size_t)(PBOX_SNAPSHOT_HYPERS - values) * m.n_entries);
+		    len == size + 8 * (size_t)(PBOX_SNAPSHOT_HYPERS - values) * m.n_entries +
+				    (version < 5 ? 8 : 0));
 	free(again);
 	pbox_snapshot_meta_free(&m);
 }

@@ -36,11 +36,19 @@ def gf_inv(a):
     return next(x for x in range(256) if gf_mul(a, x) == 1)
 
 
-def description(arrays, version=2):
+# box 1 of 3 has chunks 0 and 2 of the table's four
+PART = (1, 3, 2, ((1, 1), (0, 1), (1, 2), (2, 1)))
+VALUES = {1: 8, 2: 9, 3: 9, 4: 13, 5: 13}  # of an entry, by version
+
+
+def description(arrays, version=5, boxes=(0, 0, 0, ())):
     tensors = [(b"w", 100, 0), (b"b", 10, 1)]
     out = b"job".ljust(64, b"\0")
     out += struct.pack("<IIIQH6BIQ6I", 0, 9, 77, 123456789, 2, 1, 1, 4, 0, 0, arrays, 64, 110, 2, 2, 2, 3, 2,
                        1)
+    box, n, epoch, homes = boxes
+    if version >= 5:
+        out += struct.pack("<BBHI", box, n, epoch, len(homes))
     for name, elements, group in tensors:
         out += struct.pack("<QHH", elements, group, len(name)) + name
     for _, elements, group in tensors:
@@ -49,12 +57,13 @@ def description(arrays, version=2):
         out += struct.pack("<QII", 0, i, elements)
     for _ in range(3):
         out += struct.pack("<IIHH", 9, 2, 2, 0)
-    out += struct.pack("<IIHH8d", 1, 2, 0, 1, 0.1, 0.9, 0, 0, 0.9, 0.999, 1e-8, 0)
-    return out + (struct.pack("<d", 5000) if version > 1 else b"")
+    values = (0.1, 0.9, 0, 0, 0.9, 0.999, 1e-8, 0, 5000, 0, 0, 0, 0)[:VALUES[version]]
+    out += struct.pack(f"<IIHH{len(values)}d", 1, 2, 0, 1, *values)
+    return out + b"".join(struct.pack("<BxH", *home) for home in homes)
 
 
-def snapshot(compress, parity=PARITY, version=2):
-    meta = description(3, version)
+def snapshot(compress, parity=PARITY, version=5, boxes=(0, 0, 0, ())):
+    meta = description(3, version, boxes)
     raw = b"".join(struct.pack("<f", i % 7) for i in range(330))
     directory, data = b"", b""
     for i in range(0, len(raw), UNIT):
@@ -69,6 +78,7 @@ def snapshot(compress, parity=PARITY, version=2):
     sup = b"PBOXSNAP" + struct.pack("<IIIHHHHIQQQIIQIIII", version, 0x01020304, BLOCK, DATA, parity, STRIPES, 0,
                                     UNIT, len(meta), len(data), len(raw), crc32c(content), ID, 123456789, 0, 9,
                                     77, len(directory) // 4) + b"job".ljust(64, b"\0")
+    sup += struct.pack("<QQBB", 0, 0, *boxes[:2])
     sup = sup.ljust(4092, b"\0")
     sup += struct.pack("<I", crc32c(sup))
     blocks = [content[i:i + payload].ljust(payload, b"\0") for i in range(0, len(content), payload)]
@@ -113,7 +123,9 @@ def main():
         "rebuilt": b"\0" + damaged(plain, 0, 3), "lost": b"\0" + damaged(plain, 2, 4),
         "description-lost": b"\0" + damaged(plain, 0, 2), "first-super": b"\0" + bytes(4096) + plain[4096:],
         "cut": b"\0" + plain[:-4096 - BLOCK], "stamped": b"\1" + packed, "description": b"\5" + description(3),
-        "version-1": b"\0" + snapshot(False, version=1), "description-1": b"\2" + description(3, 1),
+        "version-1": b"\0" + snapshot(False, version=1), "version-4": b"\0" + snapshot(False, version=4),
+        "box-of-several": b"\0" + snapshot(True, boxes=PART), "description-of-several": b"\5" + description(3, 5, PART),
+        "description-1": b"\2" + description(3, 1),
         "too-many-tensors": b"\5" + description(1)[:104] + b"\xff" * 4 + description(1)[108:],
     }
     for name, data in seeds.items():

@@ -114,7 +114,7 @@ write_it(void)
 	struct pbox_snapshot_written written;
 	struct pbox_snapshot_meta m;
 	struct pbox_error err = {0, ""};
-	uint32_t at = 0;
+	struct snapshot_described at = {0};
 	float *data = malloc(ARRAYS * ELEMENTS * sizeof(*data));
 
 	CU_ASSERT_FATAL(data != NULL);
@@ -281,7 +281,8 @@ described_in_slices(void)
 {
 	struct pbox_snapshot_meta m = {.n_tensors = 30001};
 	struct pbox_tensor *many = calloc(m.n_tensors, sizeof(*many));
-	uint32_t at = 0, before_it = 0;
+	struct snapshot_described at = {0};
+	uint32_t before_it = 0;
 	unsigned calls = 0;
 	bool done = false;
 
@@ -292,11 +293,13 @@ described_in_slices(void)
 	before.of.tensor = many;
 	while (!done && calls++ < 100) {
 		done = snapshot_describe_more(&m, &before.of, &at);
-		CU_ASSERT(at - before_it <= 4096);
-		before_it = at;
+		CU_ASSERT(at.at - before_it <= 4096);
+		before_it = at.at;
 	}
 	CU_ASSERT(done);
-	UNIT_EQ_U64(at, 30001);
+	UNIT_EQ_U64(at.at, 20001);
+	UNIT_EQ_U64(at.chunks, 10000);
+	UNIT_EQ_U64(at.segments, 10000);
 	UNIT_EQ_U64(m.tensor[30000].elements, 30001);
 	CU_ASSERT_STRING_EQUAL(m.tensor[4097].name, "t");
 	before.of.tensor = NULL;

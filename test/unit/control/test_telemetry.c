@@ -515,13 +515,13 @@ snapshots(void)
 static void
 forgotten_at_the_stop(void)
 {
-	char dir[] = "/tmp/pbox-unit-XXXXXX", left[4][PBOX_SNAPSHOT_NAME];
-	struct pbox_error err = {0};
+	struct pbox_snapshot_wished left[4];
+	char dir[] = "/tmp/pbox-unit-XXXXXX";
 	struct snapshots *s;
 
 	CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(dir));
 	start(1, NULL, dir);
-	UNIT_EQ_U64(pbox_snapshot_wish(dir, "j", &err), 0);
+	UNIT_EQ_U64(pbox_snapshot_wish(dir, "j", NULL, NULL), 0);
 	UNIT_EQ_U64(pbox_snapshot_wishes(dir, left, 4), 1);
 	s = &rig.control->snapshots;
 	pthread_mutex_lock(&s->lock);

@@ -183,6 +183,71 @@ the_sink_ends_the_reading(void)
 
 /* Descriptions that contradict themselves: each byte changed, each length. None is to crash, and what
  * is accepted can be written again as it was. */
+/* The part of box 1 of 3: its three chunks are 1, 2 and 4 of the table's five. */
+static void
+made_part(struct made *t)
+{
+	static const uint8_t box[] = {0, 1, 1, 2, 1};
+
+	free(t->m.home);
+	t->m.home = calloc(5, sizeof(*t->m.home));
+	CU_ASSERT_PTR_NOT_NULL_FATAL(t->m.home);
+	t->m.box = 1;
+	t->m.boxes = 3;
+	t->m.map_epoch = 7;
+	t->m.n_homes = 5;
+	for (unsigned i = 0; i < 5; i++)
+		t->m.home[i] = (struct pbox_snapshot_home){box[i], (uint16_t)(1 + i)};
+}
+
+static int
+decoded(struct made *t, struct pbox_snapshot_meta *m)
+{
+	struct pbox_error err;
+	size_t len;
+	uint8_t *meta = pbox_snapshot_meta_encode(&t->m, &len);
+	int ret;
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(meta);
+	ret = pbox_snapshot_meta_decode(m, PBOX_SNAPSHOT_VERSION, meta, len, &err);
+	free(meta);
+	return ret;
+}
+
+static void
+boxes_are_described(void)
+{
+	struct pbox_snapshot_meta m;
+	struct pbox_snapshot_file *f = NULL;
+	struct pbox_error err = {0, ""};
+	struct made t;
+
+	made_new(&t, 5000);
+	made_part(&t);
+	CU_ASSERT_EQUAL_FATAL(decoded(&t, &m), 0);
+	CU_ASSERT(m.box == 1 && m.boxes == 3 && m.map_epoch == 7 && m.n_homes == 5);
+	for (unsigned i = 0; i < 5; i++)
+		CU_ASSERT(m.home[i].box == t.m.home[i].box && m.home[i].epoch == 1 + i);
+	pbox_snapshot_meta_free(&m);
+	CU_ASSERT_EQUAL_FATAL(made_write(&t, 4, 1, false, &err), 0);
+	UNIT_EQ_U64(pbox_snapshot_list(t.dir, NULL, -1, &f, &err), 1);
+	CU_ASSERT(f != NULL && f[0].box == 1 && f[0].boxes == 3);
+	free(f);
+	t.m.home[0].box = 1; /* a chunk more than are described */
+	CU_ASSERT_EQUAL(decoded(&t, &m), -EINVAL);
+	t.m.home[0].box = 3; /* a box that there is not */
+	CU_ASSERT_EQUAL(decoded(&t, &m), -EINVAL);
+	t.m.home[0].box = 0;
+	t.m.box = 3;
+	CU_ASSERT_EQUAL(decoded(&t, &m), -EINVAL);
+	t.m.box = 1;
+	t.m.boxes = PBOX_SNAPSHOT_BOXES_MAX + 1;
+	CU_ASSERT_EQUAL(decoded(&t, &m), -EINVAL);
+	t.m.boxes = 0; /* homes of a job at one box */
+	CU_ASSERT_EQUAL(decoded(&t, &m), -EINVAL);
+	made_free(&t);
+}
+
 static void
 descriptions_are_checked(void)
 {
@@ -193,6 +258,7 @@ descriptions_are_checked(void)
 	size_t len, again;
 
 	made_new(&t, 5000);
+	made_part(&t);
 	good = pbox_snapshot_meta_encode(&t.m, &len);
 	CU_ASSERT_FATAL(good != NULL);
 	for (size_t i = 0; i < len; i++) {
@@ -244,6 +310,7 @@ const struct unit_test unit_tests[] = {
 	{"first and last block replace each other", supers_stand_for_each_other},
 	{"cut off at every block", truncated_at_every_block},
 	{"the sink ends the reading", the_sink_ends_the_reading},
+	{"the part of one box of several", boxes_are_described},
 	{"descriptions are checked byte by byte", descriptions_are_checked},
 	{"pieces of tensors", pieces_are_found},
 	{0},

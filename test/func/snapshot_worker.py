@@ -39,7 +39,11 @@ def work(worker, out, first, last, pause, failed):
             before = [x.copy() for x in p]
             saved = {}
             for r in range(first, last + 1):
+                time.sleep(float(os.environ.get("ROUND_PAUSE", "0")))
                 t.pushpull([gradient(worker, r, k) for k in range(len(SIZES))], p).wait(300)
+                if r == first:
+                    with open(f"{out}.begun.{worker}", "w", encoding="ascii"):
+                        pass
                 if pause and r == pause[0]:
                     saved = {f"pause{k}": x.copy() for k, x in enumerate(p)}
                     with open(f"{pause[1]}.{worker}", "w", encoding="ascii"):

@@ -190,7 +190,7 @@ describing(struct pbox_control *c)
 
 /* A round that is to come takes as long as those before it: have there been some since? */
 static bool
-goes_on(struct pbox_control *c)
+rounds_go_on(struct pbox_control *c)
 {
 	struct snapshots *s = &c->snapshots;
 	const struct pbox_job *job = s->only.exact ? job_at_hand(c) : NULL;
@@ -210,7 +210,7 @@ copying(struct pbox_control *c)
 
 	if (ret == -EINPROGRESS) {
 		/* a large table, or a busy machine, takes the time that it takes */
-		if (!pbox_registrar_staging_waits(c->registrar) || goes_on(c))
+		if (!pbox_registrar_staging_waits(c->registrar) || rounds_go_on(c))
 			s->waits_since = c->now_ns;
 		else if (c->now_ns - s->waits_since > COPY_DEADLINE)
 			pbox_registrar_staging_cancel(c->registrar, c->now_ns);

@@ -18,7 +18,7 @@
 
 /* Chunks that the box has: one of several has a part of the table. */
 static bool
-is_here(const struct pbox_table *t, uint32_t chunk)
+staged_here(const struct pbox_table *t, uint32_t chunk)
 {
 	return t->home == NULL || t->home[chunk].box == t->box;
 }
@@ -30,7 +30,7 @@ elements_here(const struct pbox_table *t, uint32_t *fragments)
 
 	*fragments = 0;
 	for (uint32_t i = 0; i < t->n_chunks; i++)
-		if (is_here(t, i)) {
+		if (staged_here(t, i)) {
 			elements += t->chunk[i].elements;
 			*fragments += t->chunk[i].fragments;
 		}
@@ -89,7 +89,7 @@ pbox_staging_lay_out(struct pbox_staging *staging)
 	if (i > 0)
 		next = after_chunk(staging, i - 1);
 	for (; i < t->n_chunks && done < PBOX_STAGING_SLICE; i++) {
-		next.here = is_here(t, i);
+		next.here = staged_here(t, i);
 		staging->chunk[i] = next;
 		done++;
 		if (!next.here)

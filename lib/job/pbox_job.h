@@ -54,6 +54,12 @@ struct pbox_member {
 	char host[PBOX_NAME_LEN];
 };
 
+/** What a rack says that it waits for (R18.8). */
+struct pbox_job_rack {
+	uint64_t at_ns; /**< 0: it has said nothing, or is no rack */
+	char text[256]; /**< "": for nobody of its own */
+};
+
 /** A table between its first DECLARE and its release. */
 struct pbox_job_table {
 	struct pbox_job *job;
@@ -200,7 +206,8 @@ struct pbox_job {
 	uint64_t drift_next_ns; /**< when its workers' clocks are looked at again */
 	uint64_t
 		dead_logged_ns; /**< when it was last logged that a newcomer finds a run that lives */
-	uint64_t round_looked_ns; /**< when that was looked at; 0: it is each time */
+	struct pbox_job_rack *rack; /**< by worker, from the first rack's word on; else NULL */
+	uint64_t round_looked_ns;   /**< when that was looked at; 0: it is each time */
 	/** Of the newest map of chunks that this box knows (R16.9): control frames say it. Any core reads. */
 	_Atomic uint16_t map_epoch;
 	uint16_t out, out_epoch; /* boxes that are out (bits), by the map of that epoch (R16.12), */

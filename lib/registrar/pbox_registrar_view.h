@@ -101,6 +101,9 @@ struct pbox_member_view {
 	uint32_t declared; /**< tables that it has declared completely */
 	uint8_t state;     /**< enum pbox_member_state */
 	bool removed;      /**< the job goes on without it (R8.5) */
+	bool rack;         /**< it is a rack (section 18) */
+	/** And says that it waits for; "": nobody of its own. NULL: it has said nothing lately. */
+	const char *rack_waits;
 };
 void pbox_registrar_view_member(const struct pbox_registrar *r, const struct pbox_job *job,
 	unsigned worker, uint64_t now_ns, struct pbox_member_view *out);

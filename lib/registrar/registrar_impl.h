@@ -210,6 +210,11 @@ bool registrar_rack_declare(
 	const struct pbox_registrar *r, const struct pbox_declare *m, struct pbox_error *what);
 /* A SET would have to go up. False: it was answered. */
 bool registrar_rack_set(struct pbox_registrar *r, const struct pbox_frame *f);
+/* At an upper box: a rack says what it waits for. */
+void registrar_rack_says(
+	struct pbox_registrar *r, struct pbox_job *job, unsigned worker, const char *text);
+/* What it has said within the last seconds; NULL: nothing. */
+const char *registrar_rack_waits(const struct pbox_job *job, unsigned worker, uint64_t now_ns);
 /* registrar_unsupported.c: capabilities of each box (R4.10). */
 #define REGISTRAR_CAN                                                        \
 	(1u << PBOX_CAN_SLOTS | 1u << PBOX_CAN_CLOCK | 1u << PBOX_CAN_WORK | \

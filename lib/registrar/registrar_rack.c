@@ -5,6 +5,8 @@
 /* A rack's box (section 18): whose JOIN it takes, the uplink that must be a member of the run first, and what it refuses. */
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "registrar_impl.h"
@@ -13,6 +15,8 @@
 #define UPLINK_AGAIN_MS 50
 /* Fragments of the upper table for one of the rack's, at most: push formats of 2 bytes make a fragment of twice the elements. */
 #define PIECES 2
+/* What a rack has said holds for so long (R18.8): it says it twice a second. */
+#define SAID_NS (3000 * NS_PER_MS)
 
 static bool
 is_rack(const struct pbox_registrar *r)
@@ -179,9 +183,39 @@ registrar_rack_set(struct pbox_registrar *r, const struct pbox_frame *f)
 		       r->conf.rack.racks);
 }
 
+/* ---- what racks say at the upper box ----------------------------------------------------------- */
+
+void
+registrar_rack_says(
+	struct pbox_registrar *r, struct pbox_job *job, unsigned worker, const char *text)
+{
+	struct pbox_job_rack *rack;
+
+	if (job->rack == NULL) /* without memory it is left out of what operators see */
+		job->rack = calloc(job->workers, sizeof(*job->rack));
+	if (job->rack == NULL)
+		return;
+	rack = &job->rack[worker];
+	rack->at_ns = r->now_ns;
+	snprintf(rack->text, sizeof(rack->text), "%s", text);
+}
+
+const char *
+registrar_rack_waits(const struct pbox_job *job, unsigned worker, uint64_t now_ns)
+{
+	const struct pbox_job_rack *rack = job->rack != NULL ? &job->rack[worker] : NULL;
+
+	return rack != NULL && rack->at_ns != 0 &&
+			       (now_ns < rack->at_ns || now_ns - rack->at_ns < SAID_NS)
+		       ? rack->text
+		       : NULL;
+}
+
 static void
 rack_job_end(struct pbox_registrar *r, struct pbox_job *job)
 {
+	free(job->rack);
+	job->rack = NULL;
 	if (is_rack(r) && r->conf.ops->uplink_end != NULL)
 		r->conf.ops->uplink_end(r->conf.ctx, job);
 }

@@ -230,6 +230,30 @@ requests_describe_wait(const struct pbox_job *job, unsigned w, char *text, size_
 			m->waits.chunk >> PBOX_CHUNK_BITS);
 }
 
+/* The one text that an answer has room for: what the sender asks for, else what it should know. */
+static void
+status_text(const struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_status *m,
+	struct pbox_status_ok *a)
+{
+	const char *why = registrar_gone_why(job, m->first), *waits = NULL;
+	struct pbox_sick_view sick;
+
+	if ((m->flags & PBOX_STATUS_RACK) != 0 && m->first < job->workers)
+		waits = registrar_rack_waits(job, m->first, r->now_ns);
+	if ((m->flags & PBOX_STATUS_FINITE) != 0 && pbox_registrar_sick(r, job, &sick)) {
+		a->flags |= PBOX_STATUS_FINITE;
+		snprintf(a->text, sizeof(a->text), "%s", sick.text);
+	} else if (waits != NULL) {
+		a->flags |= PBOX_STATUS_RACK;
+		snprintf(a->text, sizeof(a->text), "%s", waits);
+	} else if (why != NULL)
+		snprintf(a->text, sizeof(a->text), "%s", why);
+	else if (a->flags != 0)
+		requests_describe_wait(job, m->first, a->text, sizeof(a->text));
+	else
+		requests_describe(job, a->text, sizeof(a->text));
+}
+
 static void
 request_status(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
 {
@@ -238,8 +262,6 @@ request_status(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox
 		.tables = job->n_tables};
 	struct pbox_status m;
 	struct pbox_cursor cur;
-	struct pbox_sick_view sick;
-	const char *why;
 
 	if (pbox_status_decode(f->payload, f->hdr.length, &m) < 0) {
 		count_control(r, PBOX_RS_DROP_MALFORMED);
@@ -265,16 +287,9 @@ request_status(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox
 	}
 	if (m.first < job->workers && requests_circle(r, job, m.first))
 		a.flags = PBOX_STATUS_CIRCLE;
-	why = registrar_gone_why(job, m.first);
-	if ((m.flags & PBOX_STATUS_FINITE) != 0 && pbox_registrar_sick(r, job, &sick)) {
-		a.flags |= PBOX_STATUS_FINITE;
-		snprintf(a.text, sizeof(a.text), "%s", sick.text);
-	} else if (why != NULL)
-		snprintf(a.text, sizeof(a.text), "%s", why);
-	else if (a.flags != 0)
-		requests_describe_wait(job, m.first, a.text, sizeof(a.text));
-	else
-		requests_describe(job, a.text, sizeof(a.text));
+	if ((m.flags & PBOX_STATUS_RACK) != 0)
+		registrar_rack_says(r, job, f->hdr.worker, m.rack);
+	status_text(r, job, &m, &a);
 	if (pbox_status_ok_begin(r->scratch, sizeof(r->scratch), &a, &cur) < 0)
 		return;
 	for (unsigned w = m.first; w < job->workers; w++) {

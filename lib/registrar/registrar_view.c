@@ -66,6 +66,8 @@ pbox_registrar_view_member(const struct pbox_registrar *r, const struct pbox_job
 		.declared = m->declared,
 		.state = m->state,
 		.removed = m->removed,
+		.rack = job->rack != NULL && job->rack[worker].at_ns != 0,
+		.rack_waits = registrar_rack_waits(job, worker, now_ns),
 	};
 }
 

@@ -23,6 +23,7 @@ struct pbox_why_round {
 	uint16_t frag, arrived; /**< arrived: slots that are there */
 	bool uninitialised;     /**< it waits for INIT, and this is who asked for it */
 	bool paced;             /**< it is complete, and waits for the job's rate */
+	bool up;                /**< of a rack: its sum is at the upper box, or on its way there */
 	/** Of a table in clocks: a pull waits for `missing`, whose clock is this one. It is `lag` clocks behind the worker that asks most,
 	 * which takes `bound`. */
 	bool clocks;

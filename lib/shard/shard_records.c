@@ -147,6 +147,7 @@ shard_why(struct pbox_shard_job *j, struct pbox_why_page *page)
 			.arrived = r->arrived,
 			.uninitialised = !initialised(&g),
 			.paced = g.st->discipline->why == NULL && r->round.paced,
+			.up = g.st->discipline->why == NULL && r->round.up,
 			.since_ns = r->since_ns,
 		};
 		g.st->discipline->missing(&g, out->missing);

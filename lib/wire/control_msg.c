@@ -9,13 +9,14 @@
 #include "codec.h"
 #include "pbox_wire.h"
 
-#define SET_LEN       16 /* without the parameters */
-#define PARAM_LEN     16
-#define STATUS_LEN    4
-#define STATUS_OK_LEN 20 /* without text and members */
-#define MEMBER_LEN    32
-#define MEMBER_HOST   20
-#define ERROR_LEN     12 /* without the text */
+#define SET_LEN         16 /* without the parameters */
+#define PARAM_LEN       16
+#define STATUS_LEN      4
+#define STATUS_RACK_LEN 4  /* before the text */
+#define STATUS_OK_LEN   20 /* without text and members */
+#define MEMBER_LEN      32
+#define MEMBER_HOST     20
+#define ERROR_LEN       12 /* without the text */
 
 #define STATUS_OK_COUNT_AT 6
 
@@ -25,6 +26,7 @@
 static_assert(sizeof(double) == 8, "f64 is IEEE binary64");
 static_assert(sizeof(((struct pbox_member_entry *)0)->host) == MEMBER_HOST + 1, "R8.3");
 static_assert(sizeof(((struct pbox_status_ok *)0)->text) == TEXT_SIZE &&
+		      sizeof(((struct pbox_status *)0)->rack) == TEXT_SIZE &&
 		      sizeof(((struct pbox_error_msg *)0)->text) == TEXT_SIZE,
 	"texts of messages");
 
@@ -109,17 +111,26 @@ pbox_set_decode(const void *buf, size_t len, struct pbox_set *m)
 	return 0;
 }
 
+/* In the room for the text alone. */
+static const struct pbox_field status_rack_fields[] = {{0}};
+
 size_t
 pbox_status_encode(void *buf, size_t cap, const struct pbox_status *m)
 {
-	size_t len = (m->flags & PBOX_STATUS_WAITS) != 0 ? PBOX_STATUS_MAX : STATUS_LEN;
+	bool rack = (m->flags & PBOX_STATUS_RACK) != 0;
+	size_t len = rack || (m->flags & PBOX_STATUS_WAITS) != 0 ? PBOX_STATUS_MAX : STATUS_LEN,
+	       text;
 
 	if (cap < len || record_encode(buf, cap, STATUS_LEN, status_fields, m) == 0)
 		return 0;
 	if (len == PBOX_STATUS_MAX)
 		pbox_fields_put(
 			(uint8_t *)buf + STATUS_LEN, len - STATUS_LEN, status_waits_fields, m);
-	return len;
+	if (!rack)
+		return len;
+	text = record_text_encode((uint8_t *)buf + len, cap - len, STATUS_RACK_LEN,
+		status_rack_fields, m, 0, m->rack);
+	return text > 0 ? len + text : 0;
 }
 
 int
@@ -128,10 +139,15 @@ pbox_status_decode(const void *buf, size_t len, struct pbox_status *m)
 	memset(m, 0, sizeof(*m));
 	if (record_decode(buf, len, STATUS_LEN, status_fields, m) != 0)
 		return -1;
-	if ((m->flags & PBOX_STATUS_WAITS) == 0)
+	if ((m->flags & (PBOX_STATUS_WAITS | PBOX_STATUS_RACK)) == 0)
 		return 0;
-	return record_decode((const uint8_t *)buf + STATUS_LEN, len - STATUS_LEN,
-		PBOX_STATUS_MAX - STATUS_LEN, status_waits_fields, m);
+	if (record_decode((const uint8_t *)buf + STATUS_LEN, len - STATUS_LEN,
+		    PBOX_STATUS_MAX - STATUS_LEN, status_waits_fields, m) != 0)
+		return -1;
+	if ((m->flags & PBOX_STATUS_RACK) == 0)
+		return 0;
+	return record_text_decode((const uint8_t *)buf + PBOX_STATUS_MAX, len - PBOX_STATUS_MAX,
+		STATUS_RACK_LEN, status_rack_fields, m, 0, m->rack);
 }
 
 int

@@ -397,14 +397,18 @@ struct pbox_status {
 	/* with PBOX_STATUS_WAITS: what the sender waits for, of worker `first` (R8.3a) */
 	uint32_t chunk, round; /**< round 0: no fragment, and chunk is the number of a table */
 	uint16_t frag;
+	char rack[512]; /**< with PBOX_STATUS_RACK: what the sender's rack waits for (R18.8) */
 };
 
 #define PBOX_STATUS_WAITS 1 /**< in pbox_status */
 /** In both: is it known why a sum is not finite (R6.16)? Then the text says it. */
 #define PBOX_STATUS_FINITE 2
+/** In both: the sender is a rack (R18.8); the text is what worker `first`, another one, waits for. */
+#define PBOX_STATUS_RACK 4
 #define PBOX_STATUS_CIRCLE \
 	1 /**< in pbox_status_ok: worker `first` waits, and so does who it waits for, without end */
-#define PBOX_STATUS_MAX 16
+#define PBOX_STATUS_MAX      16
+#define PBOX_STATUS_RACK_MAX (PBOX_STATUS_MAX + 4 + 511)
 
 struct pbox_member_entry {
 	uint16_t worker;

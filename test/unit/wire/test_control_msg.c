@@ -110,6 +110,29 @@ test_status_waits(void)
 	PAYLOAD_ROOM(pbox_status_encode, 16, &m);
 }
 
+/* R18.8: the fields of who waits, and what a rack waits for. */
+static void
+test_status_rack(void)
+{
+	struct pbox_status m = {.first = 0x0201, .flags = PBOX_STATUS_RACK, .rack = "worker 3"};
+	const uint8_t want[28] = {1, 2, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 'w',
+		'o', 'r', 'k', 'e', 'r', ' ', '3'};
+	struct pbox_status got;
+	uint8_t b[PBOX_STATUS_RACK_MAX];
+
+	UNIT_EQ_U64(pbox_status_encode(b, sizeof(b), &m), 28);
+	CU_ASSERT_EQUAL(memcmp(b, want, 28), 0);
+	CU_ASSERT_EQUAL(pbox_status_decode(b, 28, &got), 0);
+	CU_ASSERT_STRING_EQUAL(got.rack, "worker 3");
+	payload_lengths(b, 28, face_status);
+	UNIT_EQ_U64(pbox_status_encode(b, 19, &m), 0);
+	UNIT_EQ_U64(pbox_status_encode(b, 26, &m), 26); /* the text is cut */
+	CU_ASSERT_EQUAL(pbox_status_decode(b, 26, &got), 0);
+	CU_ASSERT_STRING_EQUAL(got.rack, "worker");
+	memset(m.rack, 'x', sizeof(m.rack) - 1);
+	UNIT_EQ_U64(pbox_status_encode(b, sizeof(b), &m), sizeof(b));
+}
+
 static void
 test_status_ok(void)
 {
@@ -231,6 +254,7 @@ const struct unit_test unit_tests[] = {
 	{"the limits of SET", test_set_limits},
 	{"STATUS", test_status},
 	{"STATUS of who waits", test_status_waits},
+	{"STATUS of a rack", test_status_rack},
 	{"STATUS_OK", test_status_ok},
 	{"a full STATUS_OK", test_status_ok_full},
 	{"ERROR", test_error},

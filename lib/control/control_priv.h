@@ -106,6 +106,11 @@ struct pbox_control {
 	struct health *health;
 	struct pbox_uplinks *uplinks; /* uplink.c; NULL: this is no rack */
 	uint64_t uplinks_due;
+	struct { /* rack_waits.c: which job is asked, and which comes next */
+		struct pbox_why *why;
+		uint64_t at, asked_begun;
+		unsigned next, asked_id;
+	} rack_waits;
 	struct agent_said agent;
 	struct commands commands;
 	uint64_t started_ns;

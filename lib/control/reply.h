@@ -64,9 +64,9 @@ struct telemetry_command {
 	const char *help;
 	int changes; /* with so many parameters or more it changes something, and commands.c keeps it; 0: never */
 };
-/* telemetry_box.c, telemetry_jobs.c, telemetry_work.c, telemetry_times.c, telemetry_set.c, commands.c: {NULL} is the last one */
+/* telemetry_box.c, telemetry_jobs.c, telemetry_work.c, telemetry_times.c, telemetry_racks.c, telemetry_set.c, commands.c: {NULL} is the last one */
 extern const struct telemetry_command telemetry_box_commands[], telemetry_job_commands[],
 	telemetry_work_commands[], telemetry_times_commands[], telemetry_set_commands[],
-	commands_telemetry[];
+	telemetry_rack_commands[], commands_telemetry[];
 
 #endif /* REPLY_H */

@@ -15,7 +15,7 @@
 /* Commands cannot be taken back: they find no control when it has gone. */
 static const struct telemetry_command *const commands[] = {telemetry_box_commands,
 	telemetry_job_commands, telemetry_work_commands, telemetry_times_commands,
-	telemetry_set_commands, commands_telemetry};
+	telemetry_set_commands, telemetry_rack_commands, commands_telemetry};
 static struct {
 	pthread_mutex_t lock;
 	struct pbox_control *c;

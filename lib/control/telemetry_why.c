@@ -8,6 +8,7 @@
 
 #include "health.h"
 #include "numbers.h"
+#include "rack_waits.h"
 #include "reply.h"
 
 /* Telemetry's /pbox/why,JOB: whom and what a job waits for. */
@@ -50,6 +51,8 @@ add_rounds(const struct pbox_control *c, const struct pbox_job_view *j, const st
 			reply_text(e, "needs", "%s", "init");
 		else if (r->paced)
 			reply_text(e, "needs", "%s", "rate");
+		else if (r->up)
+			reply_text(e, "needs", "%s", "upper");
 		if (r->clocks) {
 			rte_tel_data_add_dict_u64(e, "clock", r->clock);
 			rte_tel_data_add_dict_u64(e, "lag", r->lag);
@@ -143,6 +146,8 @@ add_missing(const struct pbox_control *c, const struct pbox_job_view *j, const u
 		if (m.silent_ns != UINT64_MAX)
 			rte_tel_data_add_dict_u64(e, "silent_ms", m.silent_ns / NS_PER_MS);
 		rte_tel_data_add_dict_u64(e, "tables", m.declared);
+		if (m.rack)
+			reply_text(e, "rack", "%s", m.rack_waits != NULL ? m.rack_waits : "");
 		snprintf(number, sizeof(number), "%u", w);
 		reply_add(all, number, e);
 		n++;
@@ -162,6 +167,28 @@ add_findings(struct pbox_control *c, const char *job, struct rte_tel_data *d)
 		if (f[i].job[0] == '\0' || strcmp(f[i].job, job) == 0)
 			health_reply(&f[i], n++, all);
 	reply_add(d, "findings", all);
+}
+
+/* At a rack's box: the one above, while sums are there or it does not answer. */
+static void
+add_upper(struct pbox_control *c, const struct pbox_job *job, struct rte_tel_data *d)
+{
+	struct rte_tel_data *e;
+	struct pbox_uplink_view v;
+	char address[REPLY_ADDRESS], text[RACK_WAITS_TEXT];
+	bool waits;
+
+	if (c->uplinks == NULL || !pbox_uplinks_view(c->uplinks, job, &v))
+		return;
+	waits = rack_waits_above(c, &v, pbox_dp_now(c->conf.dp), text);
+	e = reply_dict();
+	rte_tel_data_add_dict_u64(e, "rack", c->conf.registrar.rack.rack);
+	rte_tel_data_add_dict_u64(e, "racks", c->conf.registrar.rack.racks);
+	reply_text(e, "address", "%s", reply_address(c->conf.upper_ip, c->conf.upper_udp, address));
+	rte_tel_data_add_dict_u64(e, "sums_up", v.pending);
+	if (waits)
+		reply_text(e, "waits_for", "%s", text);
+	reply_add(d, "upper", e);
 }
 
 static bool
@@ -198,6 +225,7 @@ add_all(struct pbox_control *c, const char *name, const struct pbox_why *why,
 		reply_text(d, "error", "%s", "a data core does not answer");
 	numbers_ranges(missing, j.workers, text, sizeof(text));
 	reply_text(d, "missing", "%s", text);
+	add_upper(c, j.job, d);
 	add_missing(c, &j, missing, d);
 	add_findings(c, j.name, d);
 }

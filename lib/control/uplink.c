@@ -12,7 +12,7 @@
 #include <pbox_registrar_snapshot.h>
 #include <pbox_uplinks.h>
 
-#include "control_priv.h"
+#include "rack_waits.h"
 
 /* Full datagrams that may arrive at once: the ring from a data core has room for so many, and others. */
 #define WINDOW 256
@@ -93,6 +93,7 @@ uplink_start(struct pbox_control *c, struct pbox_error *err)
 void
 uplink_stop(struct pbox_control *c)
 {
+	rack_waits_stop(c);
 	pbox_uplinks_destroy(c->uplinks);
 	c->uplinks = NULL;
 }
@@ -108,6 +109,7 @@ uplink_step(struct pbox_control *c)
 		n++;
 	}
 	c->uplinks_due = pbox_uplinks_step(c->uplinks, c->now_ns);
+	rack_waits_step(c);
 	return n;
 }
 

@@ -77,6 +77,22 @@ bool pbox_uplink_down(struct pbox_uplink *u, struct pbox_up *out);
 /** How many are up. */
 unsigned pbox_uplink_pending(const struct pbox_uplink *u);
 
+/** What the rack waits for itself; "": nobody of its own. The upper box hears it (R18.8). */
+void pbox_uplink_says(struct pbox_uplink *u, const char *text);
+
+/** What is to be seen of an uplink. */
+struct pbox_uplink_view {
+	enum pbox_uplink_state state;
+	unsigned window, pending;
+	uint64_t heard_ns;  /**< when the upper box answered last; 0: never */
+	int missing;        /**< the rack that it waits for; -1: none that is known */
+	uint8_t rack_state; /**< of that one: enum pbox_member_state */
+	uint32_t rack_silent_ms;
+	char rack_host[24];
+	char rack_waits[256]; /**< and whom that one waits for; "": it has not said so lately */
+};
+void pbox_uplink_view(const struct pbox_uplink *u, struct pbox_uplink_view *out);
+
 /** It ends: the values that are up are the caller's again, and nothing comes down any more. @p leaves  it leaves the run; else the upper box
  * waits for it to come again, as after a crash */
 void pbox_uplink_leave(struct pbox_uplink *u, bool leaves, uint64_t now);

@@ -65,6 +65,11 @@ void pbox_uplinks_rx(struct pbox_uplinks *s, unsigned link, const struct pbox_cl
 	unsigned n, uint64_t now);
 /** Go on. @return when to call again at the latest; UINT64_MAX: nothing goes on */
 uint64_t pbox_uplinks_step(struct pbox_uplinks *s, uint64_t now);
+/** What the rack waits for in a job, for the upper box: pbox_uplink_says(). */
+void pbox_uplinks_says(struct pbox_uplinks *s, const struct pbox_job *job, const char *text);
+/** False: the job has no uplink. */
+bool pbox_uplinks_view(
+	struct pbox_uplinks *s, const struct pbox_job *job, struct pbox_uplink_view *out);
 /** Sums that are up, of all. */
 unsigned pbox_uplinks_pending(const struct pbox_uplinks *s);
 

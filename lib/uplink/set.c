@@ -331,6 +331,25 @@ pbox_uplinks_step(struct pbox_uplinks *s, uint64_t now)
 	return due;
 }
 
+void
+pbox_uplinks_says(struct pbox_uplinks *s, const struct pbox_job *job, const char *text)
+{
+	struct link *l = link_of(s, job);
+
+	if (l != NULL)
+		pbox_uplink_says(l->u, text);
+}
+
+bool
+pbox_uplinks_view(struct pbox_uplinks *s, const struct pbox_job *job, struct pbox_uplink_view *out)
+{
+	const struct link *l = link_of(s, job);
+
+	if (l != NULL)
+		pbox_uplink_view(l->u, out);
+	return l != NULL;
+}
+
 unsigned
 pbox_uplinks_pending(const struct pbox_uplinks *s)
 {

@@ -58,7 +58,9 @@ pbox_uplink_create(const struct pbox_uplink_conf *conf, struct pbox_worker_ops *
 	if (u == NULL)
 		return NULL;
 	run_text(conf, run);
+	u->rack = conf->rack;
 	u->racks = conf->racks;
+	u->eyes.seen.missing = -1;
 	u->answered_tail = &u->answered;
 	u->w = pbox_worker_create(&c, &conf->upper, port);
 	if (u->w == NULL) {
@@ -117,6 +119,15 @@ pbox_uplink_window(const struct pbox_uplink *u)
 	struct pbox_worker_session s;
 
 	return pbox_worker_session(u->w, &s) ? s.window : 0;
+}
+
+void
+pbox_uplink_view(const struct pbox_uplink *u, struct pbox_uplink_view *out)
+{
+	*out = u->eyes.seen;
+	out->state = pbox_uplink_state(u);
+	out->window = pbox_uplink_window(u);
+	out->pending = u->pending;
 }
 
 void
@@ -240,10 +251,11 @@ pbox_uplink_pending(const struct pbox_uplink *u)
 uint64_t
 pbox_uplink_tick(struct pbox_uplink *u, uint64_t now)
 {
-	uint64_t due;
+	uint64_t due, eyes;
 
 	if (!u->left && pbox_worker_state(u->w) == PBOX_WORKER_OPEN)
 		uplink_tables_step(u);
+	eyes = uplink_eyes_step(u, now);
 	due = pbox_worker_tick(u->w, now, now);
 	for (struct pbox_worker_op *op = pbox_worker_finished(u->w), *next; op != NULL; op = next) {
 		next = op->next;
@@ -251,11 +263,15 @@ pbox_uplink_tick(struct pbox_uplink *u, uint64_t now)
 	}
 	if (!u->left && pbox_worker_state(u->w) == PBOX_WORKER_FAILED)
 		uplink_fail(u, "the upper box: %s", pbox_worker_error(u->w)->text);
-	if (u->left && pbox_worker_answered(u->w) != NULL)
-		u->leave_at = 0;
-	else if (!u->left)
+	for (struct pbox_worker_request *r = pbox_worker_answered(u->w), *next; r != NULL;
+		r = next) {
+		next = r->next;
+		if (!uplink_eyes_answer(u, r, now) && u->left)
+			u->leave_at = 0;
+	}
+	if (!u->left)
 		uplink_tables_step(u);
-	return due;
+	return due < eyes ? due : eyes;
 }
 
 /* ---- the end ----------------------------------------------------------------------------------- */

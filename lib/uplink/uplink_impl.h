@@ -6,6 +6,7 @@
 #define UPLINK_IMPL_H
 
 #include <pbox_table.h>
+#include <pbox_wire.h>
 
 #include "pbox_uplink.h"
 
@@ -31,7 +32,7 @@ struct uplink_flight {
 
 struct pbox_uplink {
 	struct pbox_worker *w;
-	unsigned racks;
+	unsigned rack, racks;
 	struct uplink_table **table; /* by number */
 	uint32_t n_tables, asked;    /* asked: tables below it are mapped, or asked for */
 	struct uplink_flight *free, *answered, **answered_tail;
@@ -39,11 +40,26 @@ struct pbox_uplink {
 	bool failed, left;
 	char error[600];
 	struct pbox_worker_request leave;
+	/* eyes.c: the question that is under way, and what the last answer said */
+	struct {
+		struct pbox_worker_request status;
+		uint8_t payload[PBOX_STATUS_RACK_MAX], answer[1500];
+		bool asked;
+		int about; /* the rack that it asks for; -1: none */
+		uint64_t next_ns;
+		char says[256];
+		struct pbox_uplink_view seen;
+	} eyes;
 	uint64_t leave_at;
 };
 
 /* fail.c: it ends, for good. */
 void uplink_fail(struct pbox_uplink *u, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* eyes.c: say what the rack waits for, and ask whom the upper box waits for; when to do that again. */
+uint64_t uplink_eyes_step(struct pbox_uplink *u, uint64_t now);
+/* True: it was the answer to that. */
+bool uplink_eyes_answer(struct pbox_uplink *u, struct pbox_worker_request *r, uint64_t now);
 
 /* table.c: ask for the next table, and look what has become of the one before; */
 void uplink_tables_step(struct pbox_uplink *u);

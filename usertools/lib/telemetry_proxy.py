@@ -20,7 +20,7 @@ from pbox_box import BUFFER, BoxError
 PROXY = "/run/pbox-telemetry.sock"
 # all that the exporter asks; none of these changes the box, whatever its parameters are
 ALLOWED = {"/pbox/" + name for name in ("counters", "stats", "cores", "ports", "pools", "drops", "health", "jobs", "workers",
-                                  "work", "tables", "boxes", "moving", "times", "why")}
+                                  "work", "tables", "boxes", "racks", "moving", "times", "why")}
 READERS = 32
 # this one asks a data core as well: no more often in a second
 ASKS_CORES, OFTEN = "/pbox/why", 20

@@ -214,6 +214,15 @@ restore_read_into(struct pbox_snapshot_reader *r, struct snapshot_load *l, const
 	return 0;
 }
 
+/* Files of several boxes are of one run: workers compare (R16.16). */
+static uint16_t
+mark_of(const struct pbox_snapshot_meta *m)
+{
+	uint16_t mark = (uint16_t)(m->run ^ m->run >> 16 ^ m->run >> 32 ^ m->run >> 48);
+
+	return m->boxes == 0 ? 0 : mark == 0 ? 1 : mark;
+}
+
 /* 0, -EIO, -ECANCELED */
 static int
 restore_take(const char *path, struct snapshot_load *l)
@@ -238,6 +247,8 @@ restore_take(const char *path, struct snapshot_load *l)
 			differs);
 	else
 		ret = restore_read_into(r, l, path, &err);
+	if (ret == 0)
+		l->of.t->mark = mark_of(pbox_snapshot_meta(r));
 	if (ret == -EIO) {
 		l->err = err;
 		pbox_log(PBOX_LOG_ERROR, "job '%s': %s", l->of.name, err.text);

@@ -117,6 +117,8 @@ struct pbox_table {
 	uint16_t clocks; /**< words that the discipline keeps of a fragment */
 	uint16_t vector; /**< bytes after the elements of RESULT and RESTORE (R14.10) */
 	uint16_t epoch;  /**< of its chunks */
+	uint16_t
+		mark; /**< of the snapshot of several boxes that it has begun with; 0: none (R16.16) */
 	/** Boxes that it is shared out over (0: this one has all), and which of them this is. A chunk of another box has
 	 * endpoint PBOX_ELSEWHERE and no fragments. */
 	uint8_t boxes, box;

@@ -326,6 +326,7 @@ send_page(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job 
 	struct pbox_mapped m = {.table = t->id,
 		.chunks = t->n_chunks,
 		.first = first,
+		.mark = t->mark,
 		.frag_elements = t->frag_elements,
 		.first_chunk_id = t->first_chunk_id};
 	struct registrar_addressee to = registrar_sender(r, f);

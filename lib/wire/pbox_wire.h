@@ -352,6 +352,7 @@ struct pbox_not_ready {
 struct pbox_mapped {
 	uint32_t table, chunks, first;
 	uint16_t count;
+	uint16_t mark; /**< of the snapshot that the table has begun with; 0: none (R16.16) */
 	uint32_t frag_elements, first_chunk_id;
 };
 

@@ -70,6 +70,7 @@ static const struct pbox_field mapped_fields[] = {
 	PBOX_FIELD(pbox_mapped, table, 0),
 	PBOX_FIELD(pbox_mapped, chunks, PAGE_ALL_AT),
 	PBOX_FIELD(pbox_mapped, first, PAGE_FIRST_AT),
+	PBOX_FIELD(pbox_mapped, mark, 14),
 	PBOX_FIELD(pbox_mapped, frag_elements, 16),
 	PBOX_FIELD(pbox_mapped, first_chunk_id, 20),
 	{0},

@@ -199,7 +199,9 @@ struct pbox_worker_table {
 	uint8_t push_format, pull_format; /* of the program's buffers; fp32 with block */
 	uint8_t block; /* both ways in frames: a format of blocks (encode.h); 0: those above */
 	bool weighs; /* with block: the program's op is weighted_mean, and this worker multiplies */
-	uint16_t map_epoch[PBOX_MAX_BOXES]; /* of the last MAPPED of each box */
+	uint16_t map_epoch[PBOX_MAX_BOXES]; /* of the last MAPPED of each box, */
+	uint16_t mark
+		[PBOX_MAX_BOXES]; /* and of the snapshot that it began with there; 0: none (R16.16) */
 	unsigned n;
 	uint32_t chunks, frags, pieces;
 	uint32_t frag_elements, init_elements, first_chunk_id;

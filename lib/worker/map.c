@@ -133,6 +133,7 @@ map_take(const struct session *s, struct pbox_worker_table *t, struct table_map 
 		return pbox_client_fail(err, PBOX_C_REFUSED, "the box's MAPPED is malformed");
 	if (m->seen.got == NULL) {
 		t->map_epoch[s->index] = r->map_epoch;
+		t->mark[s->index] = h.mark;
 		rc = map_begin(t, m, &h, err);
 	}
 	for (unsigned i = 0; rc == 0 && i < h.count; i++) {
@@ -176,6 +177,7 @@ map_agree(const struct session *s, struct pbox_worker_table *t, struct table_map
 	if (h.count == 0 && t->chunks > 0)
 		return pbox_client_fail(err, PBOX_C_REFUSED, "the box's MAPPED is empty");
 	t->map_epoch[s->index] = r->map_epoch;
+	t->mark[s->index] = h.mark;
 	for (uint32_t i = h.first; i < h.first + h.count; i++) {
 		struct chunk *k = &t->chunk[i];
 		uint16_t endpoint;

@@ -141,12 +141,33 @@ round_differs(const struct pbox_worker *w, const struct pbox_worker_table *t, ui
 		t->number, w->box[a]->name, low, w->box[b]->name, high, w->job);
 }
 
+/** The same round of two runs is of two models as well. */
+static int
+round_marks(const struct pbox_worker *w, const struct pbox_worker_table *t, uint32_t version,
+	struct pbox_client_error *err)
+{
+	unsigned a = 0;
+
+	/* a box that was started again before the first round of the run has ended has none */
+	for (unsigned b = 0; b < w->boxes; b++) {
+		if (t->mark[a] == 0)
+			a = b;
+		if (t->mark[b] != 0 && t->mark[b] != t->mark[a])
+			return pbox_client_fail(err, PBOX_C_MISMATCH,
+				"table %u begins with round %u of different runs at the boxes %s and %s: let all boxes begin with snapshots of one run (pbox-snapshot says the run of a file; move the others away, then pbox-ctl restore %s --round %u at each)",
+				t->number, version, w->box[a]->name, w->box[b]->name, w->job,
+				version);
+	}
+	return 0;
+}
+
 /* A resumed worker goes on where its program says (pbox_client_table.first_round). */
 static int
 round_begin(struct session *s, struct pbox_worker_table *t, uint32_t first_round,
 	struct pbox_client_error *err)
 {
 	uint32_t low = t->chunks > 0 ? t->chunk[0].version : 0, high = low;
+	int rc;
 
 	for (uint32_t i = 1; i < t->chunks; i++) {
 		uint32_t version = t->chunk[i].version;
@@ -154,9 +175,14 @@ round_begin(struct session *s, struct pbox_worker_table *t, uint32_t first_round
 		low = rounds_apart(version, low) < 0 ? version : low;
 		high = rounds_apart(version, high) > 0 ? version : high;
 	}
-	if (s->w->boxes > 1 && first_round == 0 && low != high &&
-		(t->flags & (PBOX_DECLARE_CONTINUE | PBOX_DECLARE_RESTORE)) == 0)
-		return round_differs(s->w, t, low, high, err);
+	if (s->w->boxes > 1 && first_round == 0 && t->chunks > 0 &&
+		(t->flags & (PBOX_DECLARE_CONTINUE | PBOX_DECLARE_RESTORE)) == 0) {
+		if (low != high)
+			return round_differs(s->w, t, low, high, err);
+		rc = round_marks(s->w, t, low, err);
+		if (rc != 0)
+			return rc;
+	}
 	t->base_version = high;
 	for (uint32_t i = 0; s->w->planned && i < t->frags; i++)
 		t->frag[i].round = high;

@@ -122,6 +122,8 @@ def control_frames(s):
         proto.Chunk(0x00030059, 0, 60, 0, [[0, 1, 10], [0, 2, 20], [5, 7, 30]])]))
     s.control("mapped, the most segments", "R5.7", proto.Mapped(0, 1, 0, 704, 0, [
         proto.Chunk(0, 0, 2080, 1, [[0, i, i + 1] for i in range(64)])]))
+    s.control("mapped of a table that began with a snapshot", "R16.16", proto.Mapped(
+        0, 1, 0, 704, 0, [proto.Chunk(0, 0, 7, 64, [[0, 0, 7]])], 0xBEEF))
     s.control("mapped of an empty table", "R5.7", proto.Mapped(1, 0, 0, 352, 0x00010000))
     s.control("set", "R7.1", proto.Set(0, proto.ALL_GROUPS, 1, [[1, 0.1], [5, 0.9], [7, 1e-8]]))
     s.control("set of 16 parameters", "R7.1", proto.Set(0, 1, 0x80000000, [

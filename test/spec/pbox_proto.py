@@ -493,16 +493,17 @@ class Mapped:
     frag_elements: int = 0
     first_chunk_id: int = 0
     entries: list = field(default_factory=list)  # of Chunk
+    mark: int = 0
 
     def pack(self):
-        return struct.pack("<IIIH2xII", self.table, self.chunks, self.first, len(self.entries),
-                           self.frag_elements, self.first_chunk_id) + b"".join(
+        return struct.pack("<IIIHHII", self.table, self.chunks, self.first, len(self.entries),
+                           self.mark, self.frag_elements, self.first_chunk_id) + b"".join(
                                e.pack() for e in self.entries)
 
     @classmethod
     def unpack(cls, data):
         r = _Reader(data)
-        table, chunks, first, count, *rest = r.get("IIIH2xII")
+        table, chunks, first, count, mark, *rest = r.get("IIIHHII")
         _malformed_if(first + count > chunks, "first + count")
         entries = []
         for _ in range(count):
@@ -511,7 +512,7 @@ class Mapped:
             segments = [list(r.get("QII")) for _ in range(n)]
             _malformed_if(sum(s[2] for s in segments) != elements, "elements of the segments")
             entries.append(Chunk(chunk_id, endpoint, elements, version, segments))
-        return cls(table, chunks, first, *rest, entries)
+        return cls(table, chunks, first, *rest, entries, mark)
 
 
 @dataclass

@@ -516,6 +516,11 @@ find_sick(struct list *l, const struct pbox_job_view *job)
 			"job '%s': the sum overflowed in tensor '%s', element %" PRIu64
 			", round %u: what workers sent was finite",
 			JOB(job), TENSOR(sick.tensor), sick.element, sick.round);
+	else if (findings_member(l, job, (unsigned)sick.worker).rack)
+		say(f, "'pbox-ctl health' at the box of that rack names its worker and tensor",
+			"job '%s': the sum of rack %s has %s in round %u", JOB(job),
+			HOST(findings_member(l, job, (unsigned)sick.worker).host), sick.what,
+			sick.round);
 	else
 		say(f, "on its host: data, memory (ECC), GPU; torch.autograd.set_detect_anomaly",
 			"job '%s': worker %u (%s) sent %s in tensor '%s', element %" PRIu64

@@ -394,6 +394,8 @@ finish_part(struct pbox_shard *s, const struct target *g)
 		take_back(s, g, r->round.folded, n);
 		return false;
 	}
+	if (!s->finite)
+		sick_look(s, g, &src, n, g->fragment->version + 1);
 	memset(to + g->elements, 0, (g->st->t->frag_elements - g->elements) * sizeof(*to));
 	rounds_release(s, g->j, r, r->round.folded, n);
 	rounds_unfold(g->j, r, 0);

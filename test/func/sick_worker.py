@@ -22,6 +22,8 @@ def main() -> None:
     p = argparse.ArgumentParser()
     p.add_argument("--box", required=True)
     p.add_argument("--worker", type=int, required=True)
+    p.add_argument("--workers", type=int, default=3)
+    p.add_argument("--run")
     p.add_argument("--job", required=True)
     p.add_argument("--secret", required=True)
     p.add_argument("--rounds", type=int, default=6)
@@ -29,7 +31,7 @@ def main() -> None:
     p.add_argument("--stay", type=float, default=0.0, help="seconds before it leaves")
     a = p.parse_args()
     try:
-        c = pbox.Client(a.box, a.job, a.secret, a.worker, 3, host=f"gpu{a.worker}", timeout=60, join_timeout=60)
+        c = pbox.Client(a.box, a.job, a.secret, a.worker, a.workers, run=a.run, host=f"gpu{a.worker}", timeout=60, join_timeout=60)
         table = c.declare(list(ELEMENTS), op="sum")
         for number in range(1, a.rounds + 1):
             data = [array.array("f", [1.0]) * n for _, n in ELEMENTS]

@@ -279,32 +279,45 @@ hyper_parameters_of_the_gone(void)
 static void
 described_in_slices(void)
 {
-	struct pbox_snapshot_meta m = {.n_tensors = 30001};
+	struct pbox_snapshot_meta m = {.n_tensors = 20001, .n_chunks = 10000, .n_segments = 20000};
 	struct pbox_tensor *many = calloc(m.n_tensors, sizeof(*many));
+	struct pbox_table t = {.n_chunks = m.n_chunks};
+	struct pbox_table_parts of = {.t = &t, .tensor = many};
 	struct snapshot_described at = {0};
-	uint32_t before_it = 0;
+	uint32_t before_it = 0, segments = 0;
 	unsigned calls = 0;
 	bool done = false;
 
-	CU_ASSERT_FATAL(many != NULL && pbox_snapshot_meta_alloc(&m) == 0);
-	begin();
+	t.layout.chunk = calloc(m.n_chunks, sizeof(*t.layout.chunk));
+	t.layout.segment = calloc(m.n_segments, sizeof(*t.layout.segment));
+	CU_ASSERT_FATAL(many != NULL && t.layout.chunk != NULL && t.layout.segment != NULL &&
+			pbox_snapshot_meta_alloc(&m) == 0);
 	for (uint32_t i = 0; i < m.n_tensors; i++)
 		many[i] = (struct pbox_tensor){.elements = i + 1, .name = "t"};
-	before.of.tensor = many;
+	for (uint32_t i = 0; i < m.n_chunks; i++)
+		t.layout.chunk[i] = (struct pbox_layout_chunk){
+			.elements = i + 1, .first_segment = 2 * i, .segments = 2};
+	for (uint32_t i = 0; i < m.n_segments; i++)
+		t.layout.segment[i].tensor = i;
 	while (!done && calls++ < 100) {
-		done = snapshot_describe_more(&m, &before.of, &at);
+		done = snapshot_describe_more(&m, &of, &at);
 		CU_ASSERT(at.at - before_it <= 4096);
+		CU_ASSERT(at.segments - segments <= 4096);
 		before_it = at.at;
+		segments = at.segments;
 	}
 	CU_ASSERT(done);
-	UNIT_EQ_U64(at.at, 20001);
+	UNIT_EQ_U64(at.at, 30001);
 	UNIT_EQ_U64(at.chunks, 10000);
-	UNIT_EQ_U64(at.segments, 10000);
-	UNIT_EQ_U64(m.tensor[30000].elements, 30001);
+	UNIT_EQ_U64(at.segments, 20000);
+	UNIT_EQ_U64(m.tensor[20000].elements, 20001);
 	CU_ASSERT_STRING_EQUAL(m.tensor[4097].name, "t");
-	before.of.tensor = NULL;
-	end();
+	UNIT_EQ_U64(m.chunk[9999].elements, 10000);
+	UNIT_EQ_U64(m.chunk[9999].first_segment, 19998);
+	UNIT_EQ_U64(m.segment[19999].tensor, 19999);
 	pbox_snapshot_meta_free(&m);
+	free(t.layout.chunk);
+	free(t.layout.segment);
 	free(many);
 }
 

@@ -319,6 +319,7 @@ def slot_frames(s):
 
 
 def circle_frames(s):
+    s.control("status of a rack", "R18.8", proto.Status(0, proto.Status.RACK, 0, 0, 0, "worker 3 (host gpu3)"))
     s.control("status of who waits", "R8.3a", proto.Status(1, proto.Status.WAITS, 0x00020001, 7, 3))
     s.control("status_ok of a circle", "R8.3a", proto.StatusOk(
         2, 2, 1, 3, 9, "worker 1 waits for worker 0, with round 2 of tensor 'b' of table 1",

@@ -544,18 +544,23 @@ class Status:
     chunk: int = 0  # with WAITS
     round: int = 0
     frag: int = 0
+    rack: str = ""  # with RACK
 
     WAITS: ClassVar[int] = 1
+    RACK: ClassVar[int] = 4
 
     def pack(self):
-        head = struct.pack("<HH", self.first, self.flags)
-        return head + (struct.pack("<IIH2x", self.chunk, self.round, self.frag) if self.flags & self.WAITS else b"")
+        out, text = struct.pack("<HH", self.first, self.flags), self.rack.encode()
+        if self.flags & (self.WAITS | self.RACK):
+            out += struct.pack("<IIH2x", self.chunk, self.round, self.frag)
+        return out + (struct.pack("<H2x", len(text)) + text if self.flags & self.RACK else b"")
 
     @classmethod
     def unpack(cls, data):
         r = _Reader(data)
         first, flags = r.get("HH")
-        return cls(first, flags, *(r.get("IIH2x") if flags & cls.WAITS else ()))
+        waits = r.get("IIH2x") if flags & (cls.WAITS | cls.RACK) else (0, 0, 0)
+        return cls(first, flags, *waits, r.text(*r.get("H2x")) if flags & cls.RACK else "")
 
 
 LEFT_REASON = {"unknown": 0, "itself": 1, "kicked": 2, "taken": 3, "refused": 4}

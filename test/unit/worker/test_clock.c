@@ -344,10 +344,10 @@ test_restarted_box(void)
 		for (unsigned i = 0; i < 3; i++)
 			for (unsigned n = 0; n < program[i].ops; n++)
 				await(program[i].op[n]);
-		step();
 		for (unsigned i = 0; i < 3; i++)
-			while (pbox_worker_owes(peer[i].w))
+			do
 				step();
+			while (pbox_worker_owes(peer[i].w));
 		for (unsigned i = 0; i < 3; i++) {
 			await(submit(i, PBOX_CLIENT_PULL, 0));
 			check_pull(i);

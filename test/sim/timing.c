@@ -200,9 +200,6 @@ data_sent(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h)
 	l->sent += h->round == s->sc.job[w->job].first_round + w->round;
 	if (++l->in_flight > l->peak && sim_net_is_calm(s, SETTLED))
 		l->peak = l->in_flight;
-	if (l->in_flight > sim_part(s, w->job)->window && is_plain(s, w))
-		sim_fail(s, "worker %u/%u has %u fragments in flight at an endpoint, of %u (R6.9)",
-			w->job, w->number, l->in_flight, sim_part(s, w->job)->window);
 }
 
 /* A window of n frames grows by one with n results that come while more is to be sent, at the least: from any size it has

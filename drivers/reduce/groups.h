@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include <pbox_base.h>
+#include <pbox_block.h>
 #include <pbox_reduce.h>
 
 /* More streams at a time than this are slower than going over dst, which stays in a cache, again
@@ -129,13 +130,14 @@ groups_has_payload(const void *src)
 }
 
 static inline bool
-groups_intact(const struct pbox_sources *s, unsigned k, unsigned n, size_t bytes)
+groups_intact(const struct pbox_sources *s, unsigned k, unsigned n, size_t elems)
 {
 	bool intact = true;
 
 	for (; n > 0; n--, k++)
 		if (groups_has_payload(s->src[k]))
-			intact &= pbox_reduce_intact(s->src[k], bytes, s->header);
+			intact &= pbox_reduce_intact(s->src[k],
+				pbox_payload_bytes(pbox_reduce_format(s, k), elems), s->header);
 	return intact;
 }
 
@@ -158,7 +160,7 @@ groups_prefetch_next(const struct pbox_sources *s, size_t at)
 /* The weights of the group's sources. Of one whose weight is 0 nothing enters the sum but +0.0 (of an absent one nothing at
  * all). Whether it is what was sent is looked at all the same: it may be its weight that is damaged. */
 static __attribute__((noinline)) void
-groups_weigh(struct groups *p, struct group *g, unsigned k, size_t bytes)
+groups_weigh(struct groups *p, struct group *g, unsigned k, size_t bytes, size_t elems)
 {
 	const struct pbox_sources *s = p->s;
 
@@ -168,10 +170,44 @@ groups_weigh(struct groups *p, struct group *g, unsigned k, size_t bytes)
 			continue;
 		g->weight[j] = 1;
 		if (p->check)
-			p->intact &= groups_intact(s, k + j, 1, bytes);
+			p->intact &= groups_intact(s, k + j, 1, elems);
 		if (groups_has_payload(s->src[k + j]))
 			g->src[j] = groups_filler(s, true, bytes);
 	}
+}
+
+static inline bool
+groups_is_mixed(const struct pbox_sources *s, const struct group *g, unsigned k)
+{
+	for (unsigned j = 0; s->wide != NULL && j < g->n; j++)
+		if (s->wide[k + j])
+			return true;
+	return false;
+}
+
+/* groups_pass() where some of the sources are fp32 and others in a format of blocks: these are widened first. */
+static __attribute__((noinline, cold)) void
+groups_pass_mixed(
+	struct groups *p, float *dst, struct group *g, unsigned k, size_t first, size_t elems)
+{
+	static _Thread_local float wide[GROUP_MAX][TILE] __attribute__((aligned(PBOX_CACHE_LINE)));
+	const struct pbox_sources *s = p->s;
+
+	if (p->check)
+		p->intact &= groups_intact(s, k, g->n, elems);
+	for (unsigned j = 0; j < g->n; j++) {
+		const uint8_t *src = s->src[k + j];
+
+		g->src[j] = (const uint8_t *)wide[j];
+		if (!groups_has_payload(src))
+			for (size_t i = 0; i < elems; i++)
+				wide[j][i] = src == NULL ? 0.0f : -0.0f;
+		else if (s->wide[k + j])
+			g->src[j] = src + pbox_payload_bytes(PBOX_FMT_FP32, first);
+		else
+			pbox_block_take(wide[j], src, s->elem, NULL, first, elems);
+	}
+	p->finite &= p->join(dst, g, elems);
 }
 
 /* The pass over g->n sources from number k on. last: dst is the sum of all. */
@@ -183,6 +219,10 @@ groups_pass(struct groups *p, float *dst, struct group *g, unsigned k, size_t fi
 	size_t at = pbox_payload_bytes(s->elem, first), bytes = pbox_payload_bytes(s->elem, elems);
 	bool with_crc = last && !p->has_crc && p->checked.crc != NULL;
 
+	if (__builtin_expect(s->wide != NULL, 0) && groups_is_mixed(s, g, k)) {
+		groups_pass_mixed(p, dst, g, k, first, elems);
+		return;
+	}
 	for (unsigned j = 0; j < g->n; j++) {
 		const uint8_t *src = s->src[k + j];
 
@@ -190,7 +230,7 @@ groups_pass(struct groups *p, float *dst, struct group *g, unsigned k, size_t fi
 			groups_has_payload(src) ? src + at : groups_filler(s, src == NULL, bytes);
 	}
 	if (s->weight != NULL)
-		groups_weigh(p, g, k, bytes);
+		groups_weigh(p, g, k, bytes, elems);
 	if (p->check && p->checked.plain != NULL) {
 		unsigned found = (with_crc ? p->checked.crc : p->checked.plain)(
 			dst, g, elems, s->header, s->crc_dst);
@@ -201,7 +241,7 @@ groups_pass(struct groups *p, float *dst, struct group *g, unsigned k, size_t fi
 		return;
 	}
 	if (p->check)
-		p->intact &= groups_intact(s, k, g->n, bytes);
+		p->intact &= groups_intact(s, k, g->n, elems);
 	p->finite &= p->pass(dst, g, elems);
 }
 
@@ -321,7 +361,7 @@ groups_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems,
 	if (s->next != NULL)
 		groups_prefetch_next(s, pbox_payload_bytes(s->elem, first));
 	if (s->intact != NULL && !p.check)
-		p.intact = groups_intact(s, 0, s->n, pbox_payload_bytes(s->elem, elems));
+		p.intact = groups_intact(s, 0, s->n, elems);
 	for (size_t done = 0; done < elems; done += TILE)
 		groups_tile(
 			&p, dst + done, first + done, elems - done < TILE ? elems - done : TILE);
@@ -371,7 +411,7 @@ groups_add(float *dst, const struct pbox_sources *s, size_t elems, group_sum pas
 	if (s->next != NULL)
 		groups_prefetch_next(s, 0);
 	if (s->intact != NULL && !check)
-		intact = groups_intact(s, 0, s->n, pbox_payload_bytes(s->elem, elems));
+		intact = groups_intact(s, 0, s->n, elems);
 	for (size_t done = 0; done < elems; done += TILE)
 		found &= groups_add_tile(dst + done, s, done,
 			elems - done < TILE ? elems - done : TILE, pass, check ? checked : NULL);

@@ -145,6 +145,8 @@ PASS(sum_mxfp4_weighted, PBOX_FMT_MXFP4, 1)
 ADD_PASS(add_pass_fp32, PBOX_FMT_FP32)
 ADD_PASS(add_pass_bf16, PBOX_FMT_BF16)
 ADD_PASS(add_pass_fp16, PBOX_FMT_FP16)
+ADD_PASS(add_pass_int8, PBOX_FMT_INT8)
+ADD_PASS(add_pass_mxfp4, PBOX_FMT_MXFP4)
 
 static inline group_sum
 add_pass_of(const struct pbox_sources *s)
@@ -153,6 +155,8 @@ add_pass_of(const struct pbox_sources *s)
 		[PBOX_FMT_FP32] = add_pass_fp32,
 		[PBOX_FMT_BF16] = add_pass_bf16,
 		[PBOX_FMT_FP16] = add_pass_fp16,
+		[PBOX_FMT_INT8] = add_pass_int8,
+		[PBOX_FMT_MXFP4] = add_pass_mxfp4,
 	};
 
 	return passes[s->elem];

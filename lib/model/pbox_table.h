@@ -39,6 +39,13 @@ enum pbox_fragment_closed {
 };
 
 /** State of one fragment. Owner: the shard of its endpoint. */
+/** Of a fragment in a format of blocks: whether its version is one that a round has made here, and can be answered with codes. */
+enum pbox_fragment_plain {
+	PBOX_PLAIN_NOT,  /**< there are codes of it */
+	PBOX_PLAIN_THIS, /**< there are none: answers are in fp32 (R13.6) */
+	PBOX_PLAIN_NEXT, /**< nor will there be of the next version: who holds this one may hold other values (R13.7) */
+};
+
 struct pbox_fragment {
 	struct pbox_record *record; /**< who contributes to, or waits for, a new version; or NULL */
 	uint32_t version;           /**< last finished round */
@@ -51,7 +58,7 @@ struct pbox_fragment {
 	uint8_t closed; /**< bits of enum pbox_fragment_closed; 0: takes contributions */
 	union {
 		uint8_t crc_is_old; /**< clocks: payload_crc is of an earlier version: it is made when somebody asks */
-		uint8_t plain; /**< format of blocks: there are no codes of this version, answers are in fp32 (R13.6) */
+		uint8_t plain; /**< format of blocks: enum pbox_fragment_plain */
 	};
 	uint8_t stateless; /**< restored here without what only its former home had (R16.13) */
 	uint32_t sum;      /**< 1 + where this version is in its extent, floats; 0: in param */
@@ -68,7 +75,8 @@ struct pbox_held {
 struct pbox_chunk {
 	float *param; /**< parameters, or the latest sums (pbox_chunk_frag_param) */
 	float *s0,
-		*s1; /**< optimiser state, or NULL; in a format of blocks s0 is the residual of the answers (R13.6) */
+		*s1; /**< optimiser state, or NULL; in a format of blocks, mode 0, s0 is the residual of the answers (R13.6) */
+	float *replica; /**< the parameters as workers have them, or NULL: these are just so (R13.7) */
 	uint8_t *wire; /**< the same in the pull format when that is not fp32, or NULL */
 	struct pbox_fragment *fragment;
 	uint32_t *clocks;       /**< pbox_table.clocks of each fragment, or NULL */
@@ -113,7 +121,8 @@ struct pbox_table_extent {
 struct pbox_table {
 	uint32_t id;
 	uint8_t mode, op, optimiser, push_format, pull_format, discipline;
-	bool hold;       /**< sums wait for a coefficient (R6.15) */
+	bool hold; /**< sums wait for a coefficient (R6.15) */
+	bool mixed; /**< contributions may be fp32 as well as in the push format, one of blocks (R13.9) */
 	uint16_t clocks; /**< words that the discipline keeps of a fragment */
 	uint16_t vector; /**< bytes after the elements of RESULT and RESTORE (R14.10) */
 	uint16_t epoch;  /**< of its chunks */
@@ -122,6 +131,13 @@ struct pbox_table {
 	/** Boxes that it is shared out over (0: this one has all), and which of them this is. A chunk of another box has
 	 * endpoint PBOX_ELSEWHERE and no fragments. */
 	uint8_t boxes, box;
+	/** With boxes, while it is built: which box is to have each of n_given chunks, by the map of given_epoch. NULL, or where the table has
+	 * another number of them: as pbox_layout_share() has them, by PBOX_MAP_EPOCH. */
+	const uint8_t *given;
+	uint32_t n_given;
+	uint16_t given_epoch;
+	uint16_t
+		begun_map; /**< map of the snapshot whose homes it was given; PBOX_MAP_EPOCH: of none */
 	/** With boxes, by chunk: where it is, as far as this box knows, and, at the box that decides, where it shall be.
 	 * The control thread's. */
 	struct pbox_table_home *home, *plan;
@@ -153,8 +169,8 @@ struct pbox_table {
  * Lay out, place and allocate. Control thread. What cannot fit is refused before it is laid out: the
  * time that a table takes is bounded by the memory it gets, not by what a worker declares.
  *
- * @param t        formats, mode, op, optimiser, discipline, hold, clocks, vector, epoch, boxes, box, box_load, frag_elements,
- *                 init_elements, id and first_chunk_id are the caller's; the rest is filled
+ * @param t        formats, mode, op, optimiser, discipline, hold, clocks, vector, epoch, boxes, box, box_load, given and what
+ *                 belongs to it, frag_elements, init_elements, id and first_chunk_id are the caller's; the rest is filled
  * @param chunk_elements  wanted size of chunks (pbox_layout_chunk)
  * @param load     in/out, elements per endpoint (pbox_layout_place)
  * @param quota    most bytes the table may take
@@ -183,11 +199,28 @@ void pbox_table_release(struct pbox_table *t, uint64_t *load);
 /** Bytes that a table has of a node's arena. */
 size_t pbox_table_bytes_on(const struct pbox_table *t, unsigned node);
 
-/** Arrays of a chunk beside its parameters, in fp32 and as long: the optimiser's state, or the residual of a format of blocks. */
+/** Are results differences to what workers have (R13.7)? Then chunks have a replica. */
+static inline bool
+pbox_table_differs(const struct pbox_table *t)
+{
+	return t->mode == PBOX_MODE_OPTIMISER && pbox_format_is_block(t->pull_format);
+}
+
+/** Arrays of a chunk beside its parameters, in fp32 and as long: the optimiser's state, then the residual (mode 0) or the replica of a
+ * format of blocks. */
 static inline unsigned
 pbox_table_states(const struct pbox_table *t)
 {
-	return pbox_format_is_block(t->pull_format) ? 1 : pbox_optim_states(t->optimiser);
+	return pbox_optim_states(t->optimiser) + pbox_format_is_block(t->pull_format);
+}
+
+/** Array @p i of them, 1 to pbox_table_states(). */
+static inline float *
+pbox_chunk_state(const struct pbox_table *t, const struct pbox_chunk *c, unsigned i)
+{
+	if (c->replica != NULL && i == pbox_table_states(t))
+		return c->replica;
+	return i == 1 ? c->s0 : c->s1;
 }
 
 /** Is there more of a fragment than what its workers hold as its last result: state of an optimiser, or parameters that are more precise?

@@ -68,7 +68,7 @@ uint8_t *
 table_carve(uint8_t *at, const struct pbox_table *t, struct pbox_chunk *c)
 {
 	size_t array = pbox_pad_line((size_t)c->elements * sizeof(float));
-	unsigned states = pbox_table_states(t);
+	unsigned differs = pbox_table_differs(t), states = pbox_table_states(t) - differs;
 
 	c->param = (float *)(void *)at;
 	at += array;
@@ -78,6 +78,10 @@ table_carve(uint8_t *at, const struct pbox_table *t, struct pbox_chunk *c)
 	}
 	if (states > 1) {
 		c->s1 = (float *)(void *)at;
+		at += array;
+	}
+	if (differs) {
+		c->replica = (float *)(void *)at;
 		at += array;
 	}
 	if (has_wire_copy(t)) {
@@ -154,7 +158,8 @@ fill_chunks(struct pbox_table *t)
 		c->elements = lc->elements;
 		c->group = lc->group;
 		c->endpoint = lc->endpoint;
-		c->epoch = t->epoch;
+		c->epoch = t->home != NULL && t->home[i].epoch != PBOX_MAP_EPOCH ? t->home[i].epoch
+										 : t->epoch;
 		if (c->endpoint == PBOX_ELSEWHERE)
 			continue;
 		c->fragments = (uint16_t)table_fragments_of(t, lc->elements);
@@ -195,7 +200,8 @@ static int
 refuse_hopeless(struct pbox_table *t, const struct pbox_tensor *tensors, uint32_t n,
 	const struct pbox_place *place, unsigned endpoints, size_t quota, struct pbox_error *err)
 {
-	size_t need = table_least_bytes(t, tensors, n), left = 0, all = 0;
+	/* of chunks that are given to it a box may have none */
+	size_t need = t->given != NULL ? 0 : table_least_bytes(t, tensors, n), left = 0, all = 0;
 	bool counted[PBOX_MAX_NODES] = {false};
 
 	t->needs = need;
@@ -219,19 +225,37 @@ refuse_hopeless(struct pbox_table *t, const struct pbox_tensor *tensors, uint32_
 	return 0;
 }
 
-/* All chunks are where they were placed. */
+static bool
+is_given(const struct pbox_table *t)
+{
+	bool given = t->given != NULL && t->n_given == t->n_chunks;
+
+	for (uint32_t i = 0; given && i < t->n_chunks; i++)
+		given = t->given[i] < t->boxes;
+	return given;
+}
+
+/* All chunks are where they were placed, or given to; of the latter this box has those that are given to it. */
 static int
 init_homes(struct pbox_table *t)
 {
+	bool given = is_given(t);
+
 	if (t->boxes < 2)
 		return 0;
 	t->home = calloc(2 * ((size_t)t->n_chunks + 1), sizeof(*t->home));
 	if (t->home == NULL)
 		return -ENOMEM;
 	t->plan = t->home + t->n_chunks + 1;
-	for (uint32_t i = 0; i < t->n_chunks; i++)
-		t->home[i] = t->plan[i] = (struct pbox_table_home){
-			.box = (uint8_t)t->layout.chunk[i].box, .epoch = PBOX_MAP_EPOCH};
+	for (uint32_t i = 0; i < t->n_chunks; i++) {
+		struct pbox_layout_chunk *c = &t->layout.chunk[i];
+
+		t->home[i] = t->plan[i] =
+			(struct pbox_table_home){.box = given ? t->given[i] : (uint8_t)c->box,
+				.epoch = given ? t->given_epoch : PBOX_MAP_EPOCH};
+		c->endpoint = t->home[i].box == t->box ? 0 : PBOX_ELSEWHERE;
+	}
+	t->begun_map = given ? t->begun_map : PBOX_MAP_EPOCH;
 	return 0;
 }
 

@@ -117,6 +117,10 @@ struct pbox_update {
 	/** NULL, or, with NONE and a wire_elem of blocks: what earlier answers have not said (doc/protocol.md R13.6), as long as
 	 * param. It is added to the sum, wire is what is said of that, param what wire decodes to, and this what it does not say. */
 	float *residual;
+	/** NULL, or, with an optimiser and a wire_elem of blocks: what workers have of param (R13.7). wire is the difference to it, and it
+	 * takes what that says. *codes is set to whether that can be said: if not, replica and wire are of no use. */
+	float *replica;
+	bool *codes;
 	/** NULL, or set to the CRC32C of the answer: elems elements of wire, without it of param. */
 	uint32_t *answer_crc;
 

@@ -6,6 +6,8 @@
 
 #include <pbox_base.h>
 
+#include <pbox_block.h>
+
 #include "pbox_optim.h"
 
 /* Half a jumbo frame of gradient (8896 bytes is its longest payload): with as much of parameters and
@@ -29,6 +31,7 @@ static void
 fetch_state(const struct pbox_update *u, size_t first, size_t n)
 {
 	fetch(u->param, first, n);
+	fetch(u->replica, first, n);
 	fetch(u->s0, first, n);
 	fetch(u->s1, first, n);
 }
@@ -42,6 +45,25 @@ answer_in_blocks(const struct pbox_update *u, size_t first, size_t n)
 	_Static_assert(BLOCK % PBOX_UNIT == 0, "a block begins with a unit");
 	u->reduce->encode(to, u->wire_elem, u->param + first, u->residual + first, n);
 	u->reduce->decode(u->param + first, to, u->wire_elem, n);
+	return to;
+}
+
+/* R13.7: the answer says the difference of n parameters to what workers have, and that becomes what it says. */
+static const void *
+answer_difference(const struct pbox_update *u, size_t first, size_t n)
+{
+	float value[BLOCK] __attribute__((aligned(PBOX_CACHE_LINE)));
+	uint8_t *to = (uint8_t *)u->wire + pbox_payload_bytes(u->wire_elem, first);
+	const float *p = u->param + first;
+	float *x = u->replica + first;
+
+	for (size_t i = 0; i < n; i++)
+		value[i] = p[i] - x[i];
+	u->reduce->encode(to, u->wire_elem, value, NULL, n);
+	*u->codes &= pbox_block_is_finite(to, u->wire_elem, n);
+	u->reduce->decode(value, to, u->wire_elem, n);
+	for (size_t i = 0; i < n; i++)
+		x[i] = x[i] + value[i];
 	return to;
 }
 
@@ -66,6 +88,8 @@ apply_block(const struct pbox_update *u, float *g, size_t first, size_t n, uint3
 		memcpy(p, g, n * sizeof(*p));
 	if (u->residual != NULL) {
 		answer = answer_in_blocks(u, first, n);
+	} else if (u->replica != NULL) {
+		answer = answer_difference(u, first, n);
 	} else if (u->wire != NULL) {
 		uint8_t *to = (uint8_t *)u->wire + pbox_payload_bytes(u->wire_elem, first);
 
@@ -127,6 +151,8 @@ pbox_optim_update(const struct pbox_update *u, const struct pbox_sources *s, siz
 	uint32_t crc = 0;
 
 	sources.crc_dst = NULL;
+	if (u->replica != NULL)
+		*u->codes = true;
 	if (s->intact != NULL)
 		return update_checked(u, &sources, elems);
 	for (size_t first = 0; first < elems; first += BLOCK)

@@ -43,6 +43,22 @@ pbox_block_decode(float *dst, const void *src, enum pbox_format format, size_t e
 	pbox_block_take(dst, src, format, NULL, 0, elems);
 }
 
+bool
+pbox_block_is_finite(const void *payload, enum pbox_format format, size_t elems)
+{
+	bool finite = true;
+
+	for (size_t i = 0; i < elems; i += PBOX_UNIT) {
+		const uint8_t *unit = pbox_block_unit(payload, format, i);
+
+		if (format == PBOX_FMT_INT8)
+			finite &= !isnan(pbox_block_int8_scale(unit));
+		for (unsigned b = 0; format != PBOX_FMT_INT8 && b < PBOX_UNIT_SCALES; b++)
+			finite &= unit[b] != 255;
+	}
+	return finite;
+}
+
 /* The bits of the largest magnitude: a NaN's are above infinity's. */
 static uint32_t
 largest_of(const float *u, size_t n)

@@ -10,6 +10,7 @@
  * Formats of blocks (doc/protocol.md R13.3): what all implementations of the kernels have in common, and the scalar reference.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -62,6 +63,8 @@ pbox_block_mx_byte(uint32_t largest)
 	return (uint8_t)(exponent < 2 ? 0 : exponent - 2);
 }
 
+/** Are all blocks of the payload finite? */
+bool pbox_block_is_finite(const void *payload, enum pbox_format format, size_t elems);
 /** dst = (weight *) elements first to first + elems - 1 of src, any first. */
 void pbox_block_take(float *dst, const uint8_t *src, enum pbox_format format, const float *weight,
 	size_t first, size_t elems);

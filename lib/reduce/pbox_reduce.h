@@ -39,6 +39,8 @@ struct pbox_sources {
 	const float *weight;
 	unsigned n;            /**< base + n: 4096 at most */
 	enum pbox_format elem; /**< also int8 and mxfp4, whose elements are decoded on the way */
+	/** NULL, or, with such a format and without weights, by source: is its payload fp32 instead? Sums alone look at it. */
+	const bool *wide;
 	/** Sums that are there already (folded earlier): of the nodes that slots 0 to base - 1 consist of, as base in bits has
 	 * them, the last n_acc, the lowest bit's last. */
 	const float *const *acc;
@@ -75,6 +77,13 @@ struct pbox_sources {
 	unsigned n_next;
 };
 
+/** Of source k of a sum. */
+static inline enum pbox_format
+pbox_reduce_format(const struct pbox_sources *s, unsigned k)
+{
+	return s->wide != NULL && s->wide[k] ? PBOX_FMT_FP32 : s->elem;
+}
+
 struct pbox_reduce_ops {
 	const char *name;    /**< "scalar", "avx2", "avx512" */
 	unsigned rank;       /**< the highest usable one is chosen */
@@ -95,7 +104,7 @@ struct pbox_reduce_ops {
 	 * One after the other, as tables in clocks have it (doc/protocol.md R14.4): dst[i] = ((acc_0[i] + w_0*p_0[i])
 	 * + w_1*p_1[i]) + ... for i in [0, elems); a NULL source is w_k*0.0. s->acc has one, which dst may be;
 	 * s->weight is there, n is 1 or more, elems at most a fragment's, and base, n_acc and crc_dst are not looked at. No source
-	 * is absent, none is in a format of blocks. With s->intact as in sum: so dst is not acc there, if what is damaged shall not change that.
+	 * is absent. With s->intact as in sum: so dst is not acc there, if what is damaged shall not change that.
 	 */
 	void (*add)(float *dst, const struct pbox_sources *s, size_t elems);
 

@@ -155,14 +155,15 @@ scalar_slot(float *dst, const struct pbox_sources *s, unsigned k, size_t first, 
 {
 	const uint8_t *src = s->src[k];
 
+	enum pbox_format elem = pbox_reduce_format(s, k);
 	bool absent = src == (const void *)pbox_reduce_absent;
 	bool zero = src == NULL || (s->weight != NULL && s->weight[k] == 0.0f && !absent);
 
-	if (!absent && !zero && s->elem >= PBOX_FMT_INT8)
+	if (!absent && !zero && elem >= PBOX_FMT_INT8)
 		pbox_block_take(
-			dst, src, s->elem, s->weight == NULL ? NULL : &s->weight[k], first, elems);
+			dst, src, elem, s->weight == NULL ? NULL : &s->weight[k], first, elems);
 	else if (!absent && !zero)
-		take_any(dst, src + pbox_payload_bytes(s->elem, first), s->elem,
+		take_any(dst, src + pbox_payload_bytes(elem, first), elem,
 			s->weight == NULL ? NULL : &s->weight[k], elems);
 	else
 		for (size_t i = 0; i < elems; i++)
@@ -198,7 +199,6 @@ scalar_node(float *dst, const struct pbox_sources *s, unsigned from, unsigned sl
 static void
 scalar_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
 {
-	size_t bytes = pbox_payload_bytes(s->elem, elems);
 	unsigned slots = 1, from = s->base;
 
 	if (s->next != NULL)
@@ -207,7 +207,8 @@ scalar_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
 		*s->intact = true;
 	for (unsigned k = 0; k < s->n && s->intact != NULL; k++)
 		if (s->src[k] != NULL && s->src[k] != pbox_reduce_absent)
-			*s->intact &= pbox_reduce_intact(s->src[k], bytes, s->header);
+			*s->intact &= pbox_reduce_intact(s->src[k],
+				pbox_payload_bytes(pbox_reduce_format(s, k), elems), s->header);
 	for (unsigned j = 0; j < s->n_acc; j++)
 		from &= from - 1;
 	while (from + slots < s->base + s->n)
@@ -244,7 +245,9 @@ scalar_add(float *dst, const struct pbox_sources *s, size_t elems)
 			size_t n = elems - i < TILE ? elems - i : TILE;
 			const uint8_t *src = s->src[k];
 
-			if (src != NULL)
+			if (src != NULL && s->elem >= PBOX_FMT_INT8)
+				pbox_block_take(x, src, s->elem, &s->weight[k], i, n);
+			else if (src != NULL)
 				take_any(x, src + pbox_payload_bytes(s->elem, i), s->elem,
 					&s->weight[k], n);
 			for (size_t e = 0; e < n; e++)

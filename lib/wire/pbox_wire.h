@@ -64,9 +64,9 @@ enum pbox_mode {
 /** Flags of DECLARE (R5.1). */
 #define PBOX_DECLARE_RESTORE  0x1u /**< the sender holds versions of the table's fragments (R10.2) */
 #define PBOX_DECLARE_CONTINUE 0x2u /**< it goes on in a run that may have begun (R12.6) */
-#define PBOX_DECLARE_MIXED    0x4u /**< of a later release: contributions in several formats */
+#define PBOX_DECLARE_MIXED    0x4u /**< contributions may be fp32 as well, each by itself (R13.9) */
 #define PBOX_DECLARE_HOLD     0x8u /**< rounds have two phases: sums wait for a coefficient (R6.15) */
-#define PBOX_DECLARE_KNOWN    0xBu
+#define PBOX_DECLARE_KNOWN    0xFu
 #define PBOX_DECLARE_ARGS     0xFFFF00u /**< fmt_arg of push, and of pull */
 
 /** Bytes of the tag after the payload of a frame with these flags. */

@@ -217,6 +217,22 @@ pbox_pull_clock_get(const struct pbox_hdr *h)
 		.bound = h->base, .latest = (h->flags & PBOX_F_LATEST) != 0};
 }
 
+/* ---- PUSHPULL and PULL of a table whose results may be differences -------------------------- */
+
+/** R13.7: so many versions before `round` is the one that the sender has a copy of; 0: it has none, or it is not said. Of PUSHPULL
+ * after pbox_push_..._put(). */
+static inline void
+pbox_copy_age_put(struct pbox_hdr *h, uint16_t age)
+{
+	h->aux = age;
+}
+
+static inline uint16_t
+pbox_copy_age_get(const struct pbox_hdr *h)
+{
+	return h->aux;
+}
+
 /* ---- RESULT -------------------------------------------------------------------------------- */
 
 /** R6.5 */

@@ -18,6 +18,17 @@ pbox_etcd_number(const json_t *object, const char *name)
 	return json_is_string(j) ? strtoll(json_string_value(j), NULL, 10) : json_integer_value(j);
 }
 
+void
+pbox_etcd_entry(const json_t *kv, char **key, size_t *key_len, char **value, size_t *len)
+{
+	const char *k = json_string_value(json_object_get(kv, "key"));
+	const char *v = json_string_value(json_object_get(kv, "value"));
+
+	*key_len = *len = 0;
+	*key = pbox_unbase64(k != NULL ? k : "", key_len);
+	*value = pbox_unbase64(v != NULL ? v : "", len);
+}
+
 /* A part of what etcd says, what it is, and what to do. */
 static const struct {
 	const char *part;

@@ -126,6 +126,7 @@ decide_carry(const struct pbox_fleet_map *before, struct pbox_fleet_map *next)
 		if (k < before->n_boxes)
 			next->box[i].state = before->box[k].state;
 	}
+	pbox_fleet_deciders_carry(before, next);
 	PBOX_ASSERT(before->n_jobs <= PBOX_FLEET_JOBS && next->n_jobs == 0);
 	for (unsigned k = 0; k < before->n_jobs; k++)
 		if (decide_carry_job(before, &before->job[k], next, &next->job[next->n_jobs]))

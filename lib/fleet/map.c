@@ -119,7 +119,8 @@ pbox_fleet_map_read(
 	memset(map, 0, sizeof(*map));
 	map->epoch = (uint64_t)epoch;
 	good = epoch > 0 && map_read_boxes(json_object_get(j, "boxes"), map) &&
-	       map_read_jobs(json_object_get(j, "jobs"), map);
+	       map_read_jobs(json_object_get(j, "jobs"), map) &&
+	       pbox_fleet_deciders_read(json_object_get(j, "decide"), map);
 	map_read_balanced(json_object_get(j, "balanced"), map);
 	snprintf(map->why, sizeof(map->why), "%s",
 		json_is_string(json_object_get(j, "why"))
@@ -151,8 +152,9 @@ pbox_fleet_map_write(const struct pbox_fleet_map *map)
 			json_array_append_new(balanced, json_string(map->job[i].name));
 	}
 	/* what was not appended for want of memory is missing here: the map is then refused by who reads it */
-	all = json_pack("{s:I, s:o, s:o, s:o, s:s}", "epoch", (json_int_t)map->epoch, "boxes",
-		boxes, "jobs", jobs, "balanced", balanced, "why", map->why);
+	all = json_pack("{s:I, s:o, s:o, s:o, s:o, s:s}", "epoch", (json_int_t)map->epoch, "boxes",
+		boxes, "jobs", jobs, "balanced", balanced, "decide", pbox_fleet_deciders_write(map),
+		"why", map->why);
 	text = all != NULL ? json_dumps(all, JSON_COMPACT) : NULL;
 	json_decref(all);
 	return text;

@@ -14,7 +14,7 @@
  *
  *     /pbox/F/boxes/N         box N is here: address, release, its list of boxes; under the lease of its agent
  *     /pbox/F/election/HEX    a candidate, by its lease; the one with the lowest create revision decides
- *     /pbox/F/map             which boxes serve, and the weights of jobs; written by compare-and-swap
+ *     /pbox/F/map             which boxes serve, the weights of jobs, and which box decides in a job when another one did; written by compare-and-swap
  *
  * Errors return -errno and fill @p err, which may be NULL: -EPROTO: what etcd says makes no sense; -EINVAL: what a person
  * wrote; -ENOMEM.
@@ -49,6 +49,13 @@ struct pbox_fleet_job {
 	bool balanced; /**< pbox-agent may change them; else a person has set them, and they stay */
 };
 
+/** In this run of a job that box decides (R16.14), or is about to: another one did, and is dead. */
+struct pbox_fleet_decider {
+	char job[PBOX_FLEET_NAME];
+	uint64_t run;
+	uint32_t box;
+};
+
 /** The value of the key map. Boxes have the numbers of their places in the list (R16.1). */
 struct pbox_fleet_map {
 	uint64_t epoch; /**< one more with each change; the first one is 1 */
@@ -58,6 +65,8 @@ struct pbox_fleet_map {
 		enum pbox_fleet_state state;
 	} box[PBOX_FLEET_BOXES];
 	struct pbox_fleet_job job[PBOX_FLEET_JOBS];
+	unsigned n_deciders; /**< of each job's name one at most, the oldest first */
+	struct pbox_fleet_decider decider[PBOX_FLEET_JOBS];
 	char why[256]; /**< the reason of the last change, a sentence */
 };
 
@@ -90,6 +99,21 @@ int pbox_fleet_map_forget(
 	struct pbox_fleet_map *map, const char *job, const char *why, struct pbox_error *err);
 /** May pbox-agent change the weights of a job? */
 bool pbox_fleet_balances(const struct pbox_fleet_map *map, const char *job);
+
+/** Which box decides in this run of a job in place of another one; UINT_MAX: the map names none. */
+unsigned pbox_fleet_map_decides(const struct pbox_fleet_map *map, const char *job, uint64_t run);
+/** A box decides in this run, or is about to: counts the epoch. What was said of an earlier run of that name goes; where there is no room, the oldest.
+ * @p why: the reason, a sentence. */
+void pbox_fleet_map_take(
+	struct pbox_fleet_map *map, const char *job, uint64_t run, unsigned box, const char *why);
+/** It does not decide after all: counts the epoch. */
+void pbox_fleet_map_untake(
+	struct pbox_fleet_map *map, const char *job, uint64_t run, const char *why);
+/** Those of a map as JSON, and back; false: it makes no sense. For map.c. */
+json_t *pbox_fleet_deciders_write(const struct pbox_fleet_map *map);
+bool pbox_fleet_deciders_read(json_t *deciders, struct pbox_fleet_map *map);
+/** Those of an earlier map whose boxes are in the list of @p next, by their places there. */
+void pbox_fleet_deciders_carry(const struct pbox_fleet_map *before, struct pbox_fleet_map *next);
 
 /** A box as its agent has registered it. */
 struct pbox_fleet_member {
@@ -197,6 +221,9 @@ json_t *pbox_etcd_lease(uint64_t lease, uint64_t ttl_s);
 json_t *pbox_etcd_put_if(const struct pbox_etcd_compare *compare, unsigned n, const char *key,
 	const char *value, uint64_t lease);
 json_t *pbox_etcd_delete(const char *key);
+
+/** A key and its value of an entry of `kvs`, each with a NUL, to be freed; NULL: it is no Base64, or no memory. */
+void pbox_etcd_entry(const json_t *kv, char **key, size_t *key_len, char **value, size_t *len);
 
 /** A number of an answer: etcd writes those of 64 bits as strings, and leaves 0 out. */
 int64_t pbox_etcd_number(const json_t *object, const char *name);

@@ -151,12 +151,10 @@ pbox_fleet_view_read(const json_t *answer, const char *fleet, uint64_t lease,
 		return pbox_fail(err, EPROTO, "etcd's answer has no revision: is it etcd?");
 	for (size_t i = 0; i < json_array_size(kvs) && ret == 0; i++) {
 		const json_t *kv = json_array_get(kvs, i);
-		const char *k = json_string_value(json_object_get(kv, "key"));
-		const char *v = json_string_value(json_object_get(kv, "value"));
-		size_t key_len = 0, len = 0;
-		char *key = pbox_unbase64(k != NULL ? k : "", &key_len);
-		char *value = pbox_unbase64(v != NULL ? v : "", &len);
+		size_t key_len, len;
+		char *key, *value;
 
+		pbox_etcd_entry(kv, &key, &key_len, &value, &len);
 		if (key == NULL || value == NULL)
 			ret = pbox_fail(err, EPROTO, "etcd's answer has a key that is no Base64");
 		else if (strncmp(key, prefix, n) == 0)

@@ -153,6 +153,7 @@ int uplink_join(void *ctx, const struct pbox_registrar_uplink *run, unsigned *wi
 void uplink_begin(void *ctx, const struct pbox_job *job, const uint8_t *run);
 void uplink_end(void *ctx, const struct pbox_job *job);
 int uplink_restore(void *ctx, const struct pbox_job *job, struct pbox_table *t, bool restoring);
+void uplink_restored(void *ctx, const struct pbox_job *job, const struct pbox_table *t);
 void uplink_restore_cancel(void *ctx, const struct pbox_job *job, uint32_t table);
 void uplink_restore_text(
 	void *ctx, const struct pbox_job *job, uint32_t table, char *text, size_t cap);

@@ -24,6 +24,9 @@
 #define LOSSY_FRAMES   8
 #define MUTE_FRAMES    8                  /* that a core sends, of which none is taken */
 #define START_NS       (5000 * NS_PER_MS) /* workers of a job may start so far apart */
+#define ALIVE_NS       (1500 * NS_PER_MS) /* what lives says something each second */
+
+#define MISSED_ADVICE "start it again, or repair its network; or see policy = shrink"
 
 struct list {
 	struct pbox_control *c;
@@ -315,6 +318,15 @@ absence(const struct pbox_member_view *m)
 					      : "not here yet";
 }
 
+/* A worker's library answers each second while its program computes. */
+static const char *
+waits_advice(const struct pbox_member_view *m)
+{
+	return m->silent_ns < ALIVE_NS
+		       ? "it lives: its program computes, or waits for something else; pbox-ctl why JOB names tensors and rounds"
+		       : "on its host: is its process stopped or dead (ps), is its network cut (ping this box)?";
+}
+
 static void
 waits_for(struct list *l, const struct pbox_job_view *job, unsigned who, unsigned behind)
 {
@@ -333,9 +345,7 @@ waits_for(struct list *l, const struct pbox_job_view *job, unsigned who, unsigne
 		bool dead = m.state != PBOX_MEMBER_JOINED;
 
 		f->cause = dead ? "dead_worker" : f->cause;
-		say(f,
-			dead ? "start it again, or see policy = shrink"
-			     : "on its host: is it alive, is it busy?",
+		say(f, dead ? MISSED_ADVICE : waits_advice(&m),
 			"job '%s': worker %u (%s)%s%s is %u clocks behind: pulls of bound %u wait for it%s",
 			JOB(job), who, m.host[0] != '\0' ? HOST(m.host) : "no host",
 			dead ? ", " : "", dead ? absence(&m) : "", clocks, bound, others);
@@ -343,14 +353,13 @@ waits_for(struct list *l, const struct pbox_job_view *job, unsigned who, unsigne
 	}
 	if (m.state != PBOX_MEMBER_JOINED) {
 		f->cause = "dead_worker";
-		say(f, "start it again, or see policy = shrink",
-			"job '%s' waits for worker %u (%s), which is %s%s", JOB(job), who,
-			m.host[0] != '\0' ? HOST(m.host) : "no host", absence(&m), others);
+		say(f, MISSED_ADVICE, "job '%s' waits for worker %u (%s), which is %s%s", JOB(job),
+			who, m.host[0] != '\0' ? HOST(m.host) : "no host", absence(&m), others);
 		return;
 	}
-	say(f, "pbox-ctl why JOB names tensors and rounds; on its host: is it alive, is it busy?",
-		"job '%s' waits for worker %u (%s), heard %" PRIu64 " ms ago%s", JOB(job), who,
-		HOST(m.host), m.silent_ns == UINT64_MAX ? 0 : m.silent_ns / NS_PER_MS, others);
+	say(f, waits_advice(&m), "job '%s' waits for worker %u (%s), heard %" PRIu64 " ms ago%s",
+		JOB(job), who, HOST(m.host),
+		m.silent_ns == UINT64_MAX ? 0 : m.silent_ns / NS_PER_MS, others);
 }
 
 /* No round was finished. While nothing came at all the data cores have said who is missing; else: if
@@ -439,11 +448,24 @@ findings_has_begun(const struct list *l, const struct pbox_job_view *job)
 	return t.built;
 }
 
+/* Of whom no round can begin, for good: who was never here, and who has gone before it declared anything. */
+static const char *
+never_began(const struct pbox_member_view *m)
+{
+	if (m->removed || m->declared > 0)
+		return NULL;
+	return m->state == PBOX_MEMBER_ABSENT   ? "never joined"
+	       : m->state == PBOX_MEMBER_LEFT   ? "left before it declared a tensor"
+	       : m->state == PBOX_MEMBER_SILENT ? "been silent beyond its lease"
+						: NULL;
+}
+
 /* No round can begin before all workers have joined. */
 static void
 find_absent(struct list *l, const struct pbox_job_view *job)
 {
 	uint64_t absent[PBOX_MAX_WORKERS / 64] = {0}, age = l->b->at_ns - job->begun_ns;
+	const char *how = NULL, *other;
 	struct health_finding *f;
 	unsigned n = 0, who = 0;
 	char text[100];
@@ -453,20 +475,26 @@ find_absent(struct list *l, const struct pbox_job_view *job)
 	for (unsigned w = 0; w < job->workers; w++) {
 		struct pbox_member_view m = findings_member(l, job, w);
 
-		if (m.removed || m.state != PBOX_MEMBER_ABSENT)
+		other = never_began(&m);
+		if (other == NULL)
 			continue;
 		absent[w / 64] |= UINT64_C(1) << w % 64;
 		if (n++ == 0)
 			who = w;
+		/* strings of the same function */
+		how = how == NULL || how == other ? other : "not begun";
 	}
 	if (n == 0 || (f = next_of_worker(l, "dead_worker", job, who)) == NULL)
 		return;
 	if (n > 1)
 		f->worker = -1;
 	numbers_workers(absent, job->workers, text, sizeof(text));
-	say(f, "start them, with the job's name, its secret, and these numbers",
-		"job '%s' has waited for %" PRIu64 " s for %s, which %s never joined", JOB(job),
-		age / ONE_SECOND, text, n == 1 ? "has" : "have");
+	say(f,
+		strcmp(how, "never joined") == 0
+			? "start them, with this box's address, the job's name, its secret, and these numbers"
+			: "the error that its program ended with says why: secret, tensors, MTU of the way here",
+		"job '%s' has waited for %" PRIu64 " s for %s, which %s %s", JOB(job),
+		age / ONE_SECOND, text, n == 1 ? "has" : "have", how);
 }
 
 /* What its workers may have under way is so little that round trips bound its rate, whatever the network carries. */
@@ -562,6 +590,19 @@ find_jobs(struct list *l)
 }
 
 static void
+find_refused(struct list *l)
+{
+	struct health_finding found;
+
+	for (unsigned i = 0; refused_finding(l->c, i, l->b->at_ns, &found); i++) {
+		struct health_finding *f = findings_next(l, found.cause, found.harmful);
+
+		if (f != NULL)
+			*f = found;
+	}
+}
+
+static void
 find_snapshots(struct list *l)
 {
 	struct health_finding found;
@@ -600,6 +641,7 @@ health_findings(struct pbox_control *c, struct health_finding *f, unsigned max)
 	find_ports(&l);
 	find_pools(&l);
 	find_jobs(&l);
+	find_refused(&l);
 	find_drops(&l);
 	find_snapshots(&l);
 	find_agent(&l);

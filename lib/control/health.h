@@ -42,7 +42,7 @@ struct health_finding {
 	bool harmful;      /* else it says what bounds the rate */
 	char job[64];      /* "": not of one job */
 	int worker;        /* -1: not of one worker */
-	char text[200], next[160];
+	char text[280], next[160];
 };
 /* The worst first. */
 unsigned health_findings(struct pbox_control *c, struct health_finding *f, unsigned max);
@@ -51,6 +51,10 @@ void health_reply(const struct health_finding *f, unsigned number, struct rte_te
 /* agent.c: what pbox-agent says, or that it says nothing. False: all is well, or there is to be none. */
 bool agent_finding(const struct pbox_control *c, uint64_t now_ns, struct health_finding *f);
 void control_agent(struct pbox_control *c, const char *params, struct rte_tel_data *d);
+
+/* refused.c: the i-th worker that was refused within the last minute. False: there are no more. */
+bool refused_finding(
+	const struct pbox_control *c, unsigned i, uint64_t now_ns, struct health_finding *f);
 
 /* Length of the window; 0: there is none yet. */
 uint64_t health_window_ns(const struct pbox_control *c);

@@ -74,9 +74,11 @@ const struct pbox_registrar_ops control_registrar_ops = {
 	.random = on_random,
 	.event = on_event,
 	.restore = registry_restore,
+	.homes = snapshot_homes_of,
 	.restore_cancel = registry_restore_cancel,
 	.restore_text = registry_restore_text,
 	.uplink = uplink_join,
 	.uplink_begin = uplink_begin,
 	.uplink_end = uplink_end,
+	.uplink_restored = uplink_restored,
 };

@@ -90,6 +90,7 @@ snapshot_destroy(struct pbox_control *c)
 	if (c->snapshots.conf == NULL)
 		return;
 	pbox_snapshot_meta_free(&c->snapshots.order.meta);
+	snapshot_wishes_drop(&c->snapshots);
 	pthread_cond_destroy(&c->snapshots.wake);
 	pthread_cond_destroy(&c->snapshots.wake_loader);
 	pthread_mutex_destroy(&c->snapshots.wish_lock);
@@ -105,11 +106,22 @@ failed(struct pbox_control *c, const char *text)
 	x->failed++;
 	x->failed_ns = c->now_ns;
 	x->code = 0;
-	x->bound = false;
+	x->bound = x->late = false;
 	snprintf(x->error, sizeof(x->error), "%s", text);
 	tally(c, PBOX_CT_SNAPSHOTS_FAILED);
 	pbox_log(PBOX_LOG_WARN, "job '%s': no snapshot of table %u: %s", s->job, s->table, text);
 	s->state = SNAPSHOT_IDLE;
+}
+
+/* The round that an operator named has passed: a later one may do. */
+static void
+round_has_passed(struct pbox_control *c, const char *text)
+{
+	struct snapshots *s = &c->snapshots;
+
+	PBOX_ASSERT(s->only.exact);
+	failed(c, text);
+	snapshot_result(s, s->job, s->table)->late = true;
 }
 
 /* The job of what is at hand; NULL: it has ended. */
@@ -137,11 +149,18 @@ snapshot_begin(struct pbox_control *c)
 	else if (job != NULL)
 		ret = pbox_registrar_staging(c->registrar, job, s->table, ahead[s->ahead],
 			&s->staging, s->conf->memory, s->conf->size, c->now_ns, &err);
-	if (ret != 0) {
-		failed(c, err.text);
+	if (ret == -ESTALE && s->only.exact) {
+		round_has_passed(c, err.text);
 		return;
 	}
-	s->state = SNAPSHOT_COPYING;
+	if (ret == -EBUSY && s->state != SNAPSHOT_MOVING) {
+		s->waits_since = c->now_ns;
+		s->state = SNAPSHOT_MOVING;
+	} else if (ret == 0) {
+		s->state = SNAPSHOT_COPYING;
+	} else if (ret != -EBUSY) {
+		failed(c, err.text);
+	}
 }
 
 /* All fragments are there: what of the job belongs to them is taken in slices, then it is the writer's. */
@@ -201,6 +220,20 @@ rounds_go_on(struct pbox_control *c)
 	return more;
 }
 
+/* Of several boxes one that waits for a round to come waits until chunks are where they are to be. */
+static void
+moving(struct pbox_control *c)
+{
+	struct snapshots *s = &c->snapshots;
+
+	if (rounds_go_on(c))
+		s->waits_since = c->now_ns;
+	if (c->now_ns - s->waits_since > COPY_DEADLINE)
+		failed(c, "chunks move, and no round has ended for a minute: do workers wait?");
+	else
+		snapshot_begin(c);
+}
+
 static void
 copying(struct pbox_control *c)
 {
@@ -218,9 +251,11 @@ copying(struct pbox_control *c)
 	}
 	if (ret == 0) {
 		snapshot_describe_table(c);
-	} else if (ret == -ESTALE && !s->only.exact && ++s->ahead < TRIES) {
+	} else if (ret == -EBUSY || (ret == -ESTALE && !s->only.exact && ++s->ahead < TRIES)) {
 		snapshot_begin(c);
-	} else if (ret == -EAGAIN || (ret == -ESTALE && s->only.exact)) {
+	} else if (ret == -ESTALE && s->only.exact) {
+		round_has_passed(c, pbox_registrar_staging_why(c->registrar));
+	} else if (ret == -EAGAIN) {
 		failed(c, pbox_registrar_staging_why(c->registrar));
 	} else {
 		snprintf(text, sizeof(text),
@@ -268,14 +303,14 @@ writing(struct pbox_control *c)
 	s->state = SNAPSHOT_IDLE;
 }
 
-/* At several boxes: has the table more than its workers, and is some of it here? */
+/* At several boxes: has the table more than its workers, and is some of it here? When chunks have moved each box says where. */
 static bool
 is_of_a_set(const struct pbox_job *job, uint32_t table)
 {
-	const struct pbox_table *t = pbox_registrar_parts(job, table).t;
+	const struct pbox_table_parts of = pbox_registrar_parts(job, table);
 
-	return t->mode == PBOX_MODE_OPTIMISER && t->discipline == PBOX_DISCIPLINE_ROUNDS &&
-	       pbox_table_own_chunk(t) != NULL;
+	return of.t->mode == PBOX_MODE_OPTIMISER && of.t->discipline == PBOX_DISCIPLINE_ROUNDS &&
+	       (of.map_epoch != PBOX_MAP_EPOCH || pbox_table_own_chunk(of.t) != NULL);
 }
 
 /* Is it worth it? All-reduce keeps nothing that workers do not have; what has not moved is on disk. */
@@ -363,7 +398,9 @@ snapshot_step(struct pbox_control *c)
 	snapshot_loader_step(c);
 	snapshot_wishes_step(c);
 	snapshot_sweep_step(c);
-	if (s->state == SNAPSHOT_COPYING)
+	if (s->state == SNAPSHOT_MOVING)
+		moving(c);
+	else if (s->state == SNAPSHOT_COPYING)
 		copying(c);
 	else if (s->state == SNAPSHOT_DESCRIBING)
 		describing(c);

@@ -32,6 +32,7 @@ struct snapshot_result {
 	int code;                       /* and its errno, where the disk said no; else 0 */
 	uint64_t free_bytes;            /* of snapshot-dir then */
 	bool bound;                     /* it is snapshot-space that said no */
+	bool late; /* the last one failed: it was to be of a round that has passed */
 };
 
 /* A job that an operator wants to begin with its snapshot. */
@@ -39,7 +40,8 @@ struct snapshot_wish {
 	char job[PBOX_NAME_LEN];
 	bool exact; /* with that of just this round: */
 	uint32_t of_round;
-	bool begun; /* this job has taken it: */
+	struct snapshot_homes *homes; /* by its files of that round */
+	bool begun;                   /* this job has taken it: */
 	uint16_t id;
 	bool loaded, broken;   /* a table has been read; one could not be */
 	bool forgotten;        /* on disk it is no more, or will be */
@@ -71,7 +73,21 @@ struct snapshot_order {
 	uint64_t us;
 };
 
-enum snapshot_state { SNAPSHOT_IDLE, SNAPSHOT_COPYING, SNAPSHOT_DESCRIBING, SNAPSHOT_WRITING };
+enum snapshot_state {
+	SNAPSHOT_IDLE,
+	SNAPSHOT_MOVING, /* chunks of the job move: the copy begins when they have */
+	SNAPSHOT_COPYING,
+	SNAPSHOT_DESCRIBING,
+	SNAPSHOT_WRITING
+};
+
+/* Where the chunks of a table were whose snapshot of several boxes a job is to begin with, if they had moved. */
+struct snapshot_homes {
+	struct snapshot_homes *next;
+	uint32_t table, n;
+	uint16_t map;
+	uint8_t box[]; /* n */
+};
 
 /* A table that may begin with a snapshot; from control to the loader and back. While it is there, the job stays,
  * and the memory of the table is the loader's alone. */
@@ -223,8 +239,17 @@ unsigned snapshot_loads(struct snapshots *s);
 void snapshot_wishes_read(struct snapshots *s);
 struct snapshot_wish *snapshot_wish_of(struct snapshots *s, const char *job);
 void snapshot_wishes_step(struct pbox_control *c);
+void snapshot_wishes_drop(struct snapshots *s);
 /* On the loader. */
 void snapshot_wishes_forget(struct pbox_control *c);
+/* snapshot_homes.c: what a table begins with (ops of the registrar). */
+const uint8_t *snapshot_homes_of(
+	void *ctx, const struct pbox_job *job, uint32_t table, uint32_t *n, uint16_t *map);
+/* By the newest file of that round of each table of a job; of those that cannot be read there are none. Waits for the disk. */
+struct snapshot_homes *snapshot_homes_read(const char *dir, const char *job, uint32_t round);
+void snapshot_homes_free(struct snapshot_homes *h);
+/* Which map a file was written by, in 16 bits; of map 1: 0. */
+uint16_t snapshot_homes_mark(const struct pbox_snapshot_meta *m);
 /* snapshot_health.c: the clock against the newest file there; how many files there are. */
 void snapshot_clock(struct snapshots *s, uint64_t newest_ns, uint64_t now_ns);
 void snapshot_look_at_clock(struct snapshots *s);

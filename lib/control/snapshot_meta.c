@@ -267,11 +267,10 @@ other_homes(const struct pbox_snapshot_meta *m, const struct pbox_table *t, char
 		return text;
 	}
 	for (uint32_t i = 0; i < t->n_chunks; i++)
-		if (m->home[i].box != t->home[i].box || m->home[i].epoch != t->home[i].epoch) {
+		if (m->home[i].box != t->home[i].box) {
 			snprintf(text, cap,
-				"it is of another map: chunk %u is at box %u there (map %u), and at box %u now (map %u)",
-				i, m->home[i].box, m->home[i].epoch, t->home[i].box,
-				t->home[i].epoch);
+				"it is of another map: chunk %u is at box %u there (map %u), and at box %u now",
+				i, m->home[i].box, m->home[i].epoch, t->home[i].box);
 			return text;
 		}
 	return NULL;
@@ -292,9 +291,10 @@ different_boxes(
 	else if (m->boxes != boxes || m->box != t->box)
 		snprintf(text, cap, "it is of box %u of %u, and this one is box %u of %u", m->box,
 			m->boxes, t->box, boxes);
-	else if (m->map_epoch != PBOX_MAP_EPOCH)
-		snprintf(text, cap, "it is of map %u, and a job begins by map %u", m->map_epoch,
-			PBOX_MAP_EPOCH);
+	else if (m->map_epoch != t->begun_map)
+		snprintf(text, cap,
+			"it is of map %u, and the table has been laid out by map %u: give pbox-ctl restore again, with all files in place",
+			m->map_epoch, t->begun_map);
 	else
 		return other_homes(m, t, text, cap);
 	return text;

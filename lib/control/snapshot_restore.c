@@ -23,9 +23,9 @@ struct filling {
 };
 
 static uint8_t *
-restore_array_of(const struct pbox_chunk *c, unsigned i)
+restore_array_of(const struct pbox_table *t, const struct pbox_chunk *c, unsigned i)
 {
-	return (uint8_t *)(i == 0 ? c->param : i == 1 ? c->s0 : c->s1);
+	return (uint8_t *)(i == 0 ? c->param : pbox_chunk_state(t, c, i));
 }
 
 /* The first one from @p i on that this box has. */
@@ -52,7 +52,7 @@ restore_fill(void *ctx, uint64_t from, const uint8_t *bytes, size_t len)
 		const struct pbox_chunk *c = &f->t->chunk[f->chunk];
 		size_t left = (size_t)c->elements * 4 - f->at, n = len < left ? len : left;
 
-		memcpy(restore_array_of(c, f->array) + f->at, bytes, n);
+		memcpy(restore_array_of(f->t, c, f->array) + f->at, bytes, n);
 		bytes += n;
 		f->at += n;
 		len -= n;
@@ -86,9 +86,10 @@ restore_set_fragments(const struct snapshot_load *l, const struct pbox_snapshot_
 			pbox_reduce_scalar.pack(c->wire, t->pull_format, c->param, c->elements);
 		for (unsigned f = 0; f < c->fragments; f++, v++) {
 			size_t first = (size_t)f * t->frag_elements;
-			const void *at = c->wire != NULL && !plain
-						 ? (const void *)pbox_chunk_frag_wire(t, c, f)
-						 : c->param + first;
+			const void *at =
+				c->wire != NULL && !plain
+					? (const void *)pbox_chunk_frag_wire(t, c, f)
+					: (c->replica != NULL ? c->replica : c->param) + first;
 			struct pbox_fragment *s = &c->fragment[f];
 
 			s->version = v->version;
@@ -98,7 +99,7 @@ restore_set_fragments(const struct snapshot_load *l, const struct pbox_snapshot_
 				pbox_payload_bytes(plain ? PBOX_FMT_FP32 : t->pull_format,
 					pbox_chunk_frag_elements(t, c, f)));
 			s->has_result = 1;
-			s->plain = plain;
+			s->plain = c->replica != NULL ? PBOX_PLAIN_NEXT : plain;
 		}
 	}
 	return true;
@@ -179,7 +180,7 @@ restore_clear(const struct filling *f)
 		for (uint32_t i = chunk_here(t, 0);
 			i < t->n_chunks && (k < f->array || i <= f->chunk);
 			i = chunk_here(t, i + 1))
-			memset(restore_array_of(&t->chunk[i], k), 0,
+			memset(restore_array_of(t, &t->chunk[i], k), 0,
 				(size_t)t->chunk[i].elements * 4);
 }
 
@@ -214,12 +215,13 @@ restore_read_into(struct pbox_snapshot_reader *r, struct snapshot_load *l, const
 	return 0;
 }
 
-/* Files of several boxes are of one run: workers compare (R16.16). */
+/* Files of several boxes are of one run and one map: workers compare (R16.16). */
 static uint16_t
 mark_of(const struct pbox_snapshot_meta *m)
 {
 	uint16_t mark = (uint16_t)(m->run ^ m->run >> 16 ^ m->run >> 32 ^ m->run >> 48);
 
+	mark ^= snapshot_homes_mark(m);
 	return m->boxes == 0 ? 0 : mark == 0 ? 1 : mark;
 }
 

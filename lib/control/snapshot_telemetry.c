@@ -8,7 +8,7 @@
 
 #include "reply.h"
 
-static const char *const state_name[] = {"idle", "copying", "describing", "writing"};
+static const char *const state_name[] = {"idle", "moving", "copying", "describing", "writing"};
 
 /* JOB[,ROUND]: the name of a job has no comma that digits alone follow. False: no number. */
 static bool
@@ -88,9 +88,10 @@ on_withdraw(const char *cmd, const char *params, struct rte_tel_data *d)
 }
 
 static struct rte_tel_data *
-telemetry_result(const struct snapshot_result *x, uint64_t now)
+telemetry_result(struct pbox_control *c, const struct snapshot_result *x, uint64_t now)
 {
 	struct rte_tel_data *d = rte_tel_data_alloc();
+	struct pbox_job_view j;
 
 	if (d == NULL)
 		return NULL;
@@ -105,9 +106,13 @@ telemetry_result(const struct snapshot_result *x, uint64_t now)
 		rte_tel_data_add_dict_u64(d, "bytes", x->bytes);
 		rte_tel_data_add_dict_u64(d, "copy_ms", x->copy_us / 1000);
 		rte_tel_data_add_dict_u64(d, "write_ms", x->write_us / 1000);
+		if (snapshot_job(c, x->job, &j) && j.begun_ns == x->begun_ns)
+			rte_tel_data_add_dict_u64(d, "of_this_run", 1);
 	}
 	if (x->error[0] != '\0')
 		reply_text(d, "error", "%s", x->error);
+	if (x->error[0] != '\0' && x->late)
+		rte_tel_data_add_dict_u64(d, "late", 1);
 	return d;
 }
 
@@ -139,7 +144,7 @@ on_snapshots(const char *cmd __rte_unused, const char *params __rte_unused, stru
 			reply_text(d, name, "%s", s->wish[i].job);
 		}
 		for (unsigned i = 0; i < s->n_results && i < 48; i++) {
-			struct rte_tel_data *x = telemetry_result(&s->result[i], now);
+			struct rte_tel_data *x = telemetry_result(c, &s->result[i], now);
 			char name[32];
 
 			snprintf(name, sizeof(name), "table_%u", i);

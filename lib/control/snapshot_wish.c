@@ -26,6 +26,8 @@ snapshot_wishes_read(struct snapshots *s)
 	for (unsigned i = 0; i < s->n_wishes; i++) {
 		s->wish[i] = (struct snapshot_wish){.exact = x[i].exact, .of_round = x[i].round};
 		memcpy(s->wish[i].job, x[i].job, sizeof(x[i].job));
+		if (x[i].exact)
+			s->wish[i].homes = snapshot_homes_read(s->conf->dir, x[i].job, x[i].round);
 		pbox_log(PBOX_LOG_INFO,
 			"job '%s' will begin with its snapshot, as an operator asked for before the box ended",
 			x[i].job);
@@ -39,6 +41,21 @@ snapshot_wish_of(struct snapshots *s, const char *job)
 		if (strcmp(s->wish[i].job, job) == 0)
 			return &s->wish[i];
 	return NULL;
+}
+
+/* Another one takes its place in the list. */
+static void
+wish_drop(struct snapshots *s, struct snapshot_wish *w)
+{
+	snapshot_homes_free(w->homes);
+	*w = s->wish[--s->n_wishes];
+}
+
+void
+snapshot_wishes_drop(struct snapshots *s)
+{
+	while (s->n_wishes > 0)
+		wish_drop(s, &s->wish[s->n_wishes - 1]);
 }
 
 /* The loader takes it off the disk: control waits for no disk. */
@@ -115,7 +132,7 @@ snapshot_wishes_step(struct pbox_control *c)
 		if (!w->forgotten)
 			wish_forget(s, w);
 		if (w->forgotten)
-			s->wish[i--] = s->wish[--s->n_wishes];
+			wish_drop(s, &s->wish[i--]);
 	}
 }
 
@@ -145,7 +162,8 @@ may_wish(struct pbox_control *c, const char *name, char *text, size_t cap)
 
 /* With the control's lock. */
 static int
-take_wish(struct pbox_control *c, const char *name, const uint32_t *round, char *text, size_t cap)
+take_wish(struct pbox_control *c, const char *name, const uint32_t *round,
+	struct snapshot_homes *homes, char *text, size_t cap)
 {
 	struct snapshots *s = &c->snapshots;
 	int ret = may_wish(c, name, text, cap);
@@ -155,7 +173,10 @@ take_wish(struct pbox_control *c, const char *name, const uint32_t *round, char 
 		return ret;
 	if (w == NULL)
 		w = &s->wish[s->n_wishes++];
-	*w = (struct snapshot_wish){.exact = round != NULL, .of_round = round != NULL ? *round : 0};
+	else
+		snapshot_homes_free(w->homes);
+	*w = (struct snapshot_wish){
+		.exact = round != NULL, .of_round = round != NULL ? *round : 0, .homes = homes};
 	snprintf(w->job, sizeof(w->job), "%s", name);
 	return 0;
 }
@@ -166,6 +187,7 @@ wish(struct pbox_control *c, const char *name, const uint32_t *of, char *text, s
 {
 	const char *dir = c->snapshots.conf->dir;
 	struct pbox_snapshot_file *f = NULL;
+	struct snapshot_homes *homes;
 	struct pbox_error err;
 	uint32_t round;
 	uint64_t run;
@@ -201,12 +223,14 @@ wish(struct pbox_control *c, const char *name, const uint32_t *of, char *text, s
 	}
 	if (ret != 0)
 		return ret;
+	homes = of != NULL ? snapshot_homes_read(dir, name, *of) : NULL;
 	pthread_mutex_lock(&c->lock);
-	ret = take_wish(c, name, of, text, cap);
+	ret = take_wish(c, name, of, homes, text, cap);
 	pthread_mutex_unlock(&c->lock);
-	if (ret != 0)
+	if (ret != 0) {
+		snapshot_homes_free(homes);
 		pbox_snapshot_wish_end(dir, name, NULL);
-	else if (of == NULL)
+	} else if (of == NULL)
 		snprintf(text, cap, "its newest snapshot is of round %u", round);
 	else
 		snprintf(text, cap, "its snapshot of round %u, of run %" PRIu64, round, run);
@@ -225,7 +249,7 @@ withdraw_it(struct pbox_control *c, const char *name, char *text, size_t cap)
 	w = snapshot_wish_of(s, name);
 	begun = w != NULL && w->begun && !w->broken;
 	if (w != NULL && !begun)
-		*w = s->wish[--s->n_wishes];
+		wish_drop(s, w);
 	pthread_mutex_unlock(&c->lock);
 	if (w == NULL || begun) {
 		snprintf(text, cap,

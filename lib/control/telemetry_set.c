@@ -290,10 +290,35 @@ on_scale(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_
 	reply_moved(c, job, "moves", moved, &err, d);
 }
 
+/* "try+1+2" or "take+1+2", of pbox-agent: boxes that are dead as well. */
+static bool
+failover_how(char *text, struct pbox_registrar_take *how)
+{
+	char box[PBOX_MAX_BOXES + 1][PARAM_SIZE];
+	unsigned v;
+	int n;
+
+	for (char *p = text; *p != '\0'; p++)
+		if (*p == '+')
+			*p = ',';
+	n = params_split(text, box, PBOX_MAX_BOXES + 1);
+	how->only_try = n > 0 && strcmp(box[0], "try") == 0;
+	if (n < 1 || (!how->only_try && strcmp(box[0], "take") != 0))
+		return false;
+	for (int i = 1; i < n; i++) {
+		if (!params_number(box[i], PBOX_MAX_BOXES - 1, &v))
+			return false;
+		how->dead |= (uint16_t)(1u << v);
+	}
+	return true;
+}
+
 /* A box is dead, and a job goes on without it. */
 static void
 on_failover(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
 {
+	bool force = n == 3 && strcmp(word[2], "force") == 0;
+	struct pbox_registrar_take how = {0};
 	const struct pbox_job *job;
 	struct pbox_error err = {0};
 	struct pbox_job_view j;
@@ -301,7 +326,7 @@ on_failover(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_t
 	int moved;
 
 	if (n < 2 || !params_number(word[1], PBOX_MAX_BOXES - 1, &box) ||
-		(n == 3 && strcmp(word[2], "force") != 0)) {
+		(n == 3 && !force && !failover_how(word[2], &how))) {
 		reply_error(d, "which job, and which box is dead? /pbox/failover,JOB,BOX[,force]");
 		return;
 	}
@@ -309,8 +334,12 @@ on_failover(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_t
 	if (job == NULL)
 		return;
 	pbox_registrar_view_job(c->registrar, job, &j);
-	moved = pbox_registrar_failover(
-		c->registrar, j.id, box, n == 3, pbox_dp_now(c->conf.dp), &stateless, &err);
+	if (n == 3 && !force)
+		moved = pbox_registrar_take(
+			c->registrar, j.id, box, &how, pbox_dp_now(c->conf.dp), &stateless, &err);
+	else
+		moved = pbox_registrar_failover(
+			c->registrar, j.id, box, force, pbox_dp_now(c->conf.dp), &stateless, &err);
 	reply_moved(c, job, "chunks", moved, &err, d);
 	if (moved >= 0)
 		rte_tel_data_add_dict_u64(d, "stateless", stateless);

@@ -188,6 +188,14 @@ uplink_restore(void *ctx, const struct pbox_job *job, struct pbox_table *t, bool
 }
 
 void
+uplink_restored(void *ctx, const struct pbox_job *job, const struct pbox_table *t)
+{
+	struct pbox_control *c = ctx;
+
+	pbox_uplinks_restored(c->uplinks, job, t);
+}
+
+void
 uplink_restore_cancel(void *ctx, const struct pbox_job *job, uint32_t table)
 {
 	struct pbox_control *c = ctx;

@@ -96,6 +96,13 @@ struct pbox_registrar_ops {
 	 * @return 0; -EINPROGRESS: pbox_registrar_loaded() will follow; else the table begins with nothing
 	 */
 	int (*restore)(void *ctx, const struct pbox_job *job, struct pbox_table *t, bool restoring);
+	/**
+	 * A table at several boxes is about to be laid out, and nobody restores it: does it begin with a snapshot of a job whose
+	 * chunks had moved (R16.16)? Which box has each of its *n chunks then, valid until the caller returns, and the map by which
+	 * they have. NULL: it does not. NULL as well: there are none.
+	 */
+	const uint8_t *(*homes)(
+		void *ctx, const struct pbox_job *job, uint32_t table, uint32_t *n, uint16_t *map);
 	/** The job ends: pbox_registrar_loaded() shall come soon. NULL: restore() is never under way. */
 	void (*restore_cancel)(void *ctx, const struct pbox_job *job, uint32_t table);
 	/** How far it is, for those who wait. NULL as well. */
@@ -111,6 +118,8 @@ struct pbox_registrar_ops {
 	/** A job of a rack has begun with that run; and it ends: its shards have let go of it. */
 	void (*uplink_begin)(void *ctx, const struct pbox_job *job, const uint8_t *run);
 	void (*uplink_end)(void *ctx, const struct pbox_job *job);
+	/** A table of it is restored: shards change nothing of its fragments' versions until their next round has been answered above. */
+	void (*uplink_restored)(void *ctx, const struct pbox_job *job, const struct pbox_table *t);
 };
 
 /** The boxes that its jobs are at, in one order at all of them (section 16). */

@@ -73,13 +73,28 @@ int pbox_registrar_scale(struct pbox_registrar *r, uint16_t job, uint16_t set, u
 
 /**
  * The job goes on without a box that is dead: its chunks go to the others, and nobody waits for it any more (R16.12). It comes back by
- * pbox_registrar_scale(). At the job's deciding box alone (R16.14).
+ * pbox_registrar_scale(). At the job's deciding box (R16.14); if that is the dead one, at the next one of the list that is not out, which
+ * decides from then on (R16.17).
  *
- * @param force  also if it lives: else a box with which a worker has ended a round a short while ago is -EBUSY
+ * @param force  also if it lives: else a box with which a worker has ended a round a short while ago is -EBUSY. Of the box that decides: also where
+ *   the next one of the list is another than this one, which is out then as well
  * @param stateless  how many tables lose what their optimiser had gathered of these chunks, or their full precision (R10.8)
- * @return how many chunks go: 0 if it has none, or is out already; or as pbox_registrar_move(), -EINVAL also for the box that decides
+ * @return how many chunks go: 0 if it has none, or is out already; or as pbox_registrar_move(), -EINVAL also for the box that decides at that box itself, and at others than the next one
  */
 int pbox_registrar_failover(struct pbox_registrar *r, uint16_t job, unsigned box, bool force,
 	uint64_t now_ns, unsigned *stateless, struct pbox_error *err);
+
+/** How a box takes the place of the one that decides. */
+struct pbox_registrar_take {
+	uint16_t
+		dead; /**< bit by box: those between the two that are dead as well, whatever the map says */
+	bool force;    /**< as of pbox_registrar_failover() */
+	bool only_try; /**< would it? Nothing changes: 0, or the error */
+};
+
+/** As pbox_registrar_failover() of the box that decides, at another one (R16.17); of another box it is -EINVAL. */
+int pbox_registrar_take(struct pbox_registrar *r, uint16_t job, unsigned box,
+	const struct pbox_registrar_take *how, uint64_t now_ns, unsigned *stateless,
+	struct pbox_error *err);
 
 #endif /* PBOX_REGISTRAR_OPERATOR_H */

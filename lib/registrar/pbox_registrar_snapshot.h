@@ -44,14 +44,14 @@ int pbox_registrar_staging(struct pbox_registrar *r, const struct pbox_job *job,
  * The same at just @p round, which may be to come, and no other. Of a table at several boxes there is no other copy: each box
  * has a part of it, and the parts must be of one round (R16.16).
  *
- * @return as above; -ESTALE with @p err: the round has passed
+ * @return as above; -ESTALE with @p err: the round has passed; -EBUSY with @p err: chunks move, ask again
  */
 int pbox_registrar_staging_at(struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
 	uint32_t round, struct pbox_staging *staging, void *memory, size_t size, uint64_t now_ns,
 	struct pbox_error *err);
 /** Go on; call it often. -EINPROGRESS; or how it ended, and memory is the caller's again: 0, -ESTALE
- * (a fragment was beyond the round: try a later one), -EAGAIN (fragments are rounds apart, or chunks have moved:
- * pbox_registrar_staging_why()), -ECANCELED (the job ended), -ETIMEDOUT
+ * (a fragment was beyond the round: try a later one), -EAGAIN (fragments are rounds apart:
+ * pbox_registrar_staging_why()), -EBUSY (chunks have moved: begin again), -ECANCELED (the job ended), -ETIMEDOUT
  * (cancelled). */
 int pbox_registrar_staging_step(struct pbox_registrar *r, uint64_t now_ns);
 /** All is copied but what has not come to the round yet: workers are waited for, and nothing else. */

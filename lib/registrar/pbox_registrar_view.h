@@ -80,6 +80,7 @@ uint32_t pbox_registrar_stateless(const struct pbox_registrar *r, const struct p
 struct pbox_sick_view {
 	int worker;         /**< who began with it; -1: nobody, a sum has overflowed */
 	uint32_t round;     /**< in which */
+	uint32_t last;      /**< the last one so far of those that follow from that */
 	uint64_t fragments; /**< of that worker, since the job began */
 	const char *what;   /**< it was: "a NaN", ... */
 	const char *tensor;
@@ -89,6 +90,20 @@ struct pbox_sick_view {
 /** False: there was nothing of that within the last minute. */
 bool pbox_registrar_sick(
 	const struct pbox_registrar *r, const struct pbox_job *job, struct pbox_sick_view *out);
+
+/** A worker that the box has refused within the last minute, for something that it does not get right by asking again. */
+struct pbox_refused_view {
+	char job[PBOX_NAME_LEN], host[PBOX_NAME_LEN]; /**< as it said; nobody has proven them */
+	uint32_t ip;                                  /**< its address, network byte order */
+	int worker;                                   /**< the number that it asked for; -1: any */
+	int code;                                     /**< enum pbox_errcode */
+	bool missed;     /**< a job of that name is here, and waits for such a worker */
+	uint64_t ago_ns; /**< as of now_ns */
+	char text[400];  /**< what it was answered */
+};
+/** The i-th of them, a few at most; false: there are no more. */
+bool pbox_registrar_refused(
+	const struct pbox_registrar *r, unsigned i, uint64_t now_ns, struct pbox_refused_view *out);
 
 struct pbox_member_view {
 	const char *host;   /**< "": nobody has joined */

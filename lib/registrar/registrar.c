@@ -123,6 +123,7 @@ pbox_registrar_rx(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t
 	} else if (type == PBOX_JOIN) {
 		registrar_on_join(r, f);
 		registrar_gone_join(r, f);
+		registrar_refused_join(r, f);
 	} else if (on == NULL) {
 		count_control(r, PBOX_RS_DROP_TYPE);
 	} else {

@@ -73,7 +73,8 @@ registrar_answer(struct pbox_registrar *r, const struct registrar_addressee *to,
 	};
 
 	PBOX_ASSERT(payload != r->scratch || len <= sizeof(r->scratch));
-	if ((type == PBOX_PONG || type == PBOX_HOMES_OK) && r->job[to->job] != NULL)
+	if ((type == PBOX_PONG || type == PBOX_HOMES_OK || type == PBOX_BOXES_OK) &&
+		r->job[to->job] != NULL)
 		out.hdr.map_epoch = r->job[to->job]->map_epoch;
 	if (to->tagged)
 		send_tagged(r, r->job[to->job], &out);

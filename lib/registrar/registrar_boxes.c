@@ -36,21 +36,32 @@ registrar_decides(const struct pbox_registrar *r, const struct pbox_job *job)
 
 /* ---- JOIN ------------------------------------------------------------------------------------ */
 
-/* R16.3: numbers of runs and of workers are given by the box that decides. */
+bool
+registrar_boxes_refer(struct pbox_registrar *r, const struct registrar_join *q, unsigned box)
+{
+	const struct pbox_endpoint *e = &r->conf.boxes.at[box];
+	uint32_t at;
+
+	PBOX_ASSERT(box < r->conf.boxes.boxes);
+	memcpy(&at, e->ipv4, sizeof(at));
+	return registrar_refuse(r, q->f, PBOX_E_ELSEWHERE, at,
+		"job '%s' is at %u boxes, and %s is %u.%u.%u.%u: join there", q->m.job,
+		r->conf.boxes.boxes, box == 0 ? "its first one" : "the one that decides",
+		e->ipv4[0], e->ipv4[1], e->ipv4[2], e->ipv4[3]);
+}
+
+/* R16.3: who begins gets its number from the box that decides in the run that it is of; a run that is to begin, from box 0. */
 static bool
 has_number(struct pbox_registrar *r, struct registrar_join *q)
 {
 	const struct pbox_job *job = registrar_find_job(r, q->m.job);
-	unsigned decider = job != NULL ? job->decider : 0;
-	const struct pbox_endpoint *e = &r->conf.boxes.at[decider];
-	uint32_t at;
+	unsigned decider = 0;
 
-	if (q->m.number != 0 || r->conf.boxes.box == decider)
-		return true;
-	memcpy(&at, e->ipv4, sizeof(at));
-	return registrar_refuse(r, q->f, PBOX_E_ELSEWHERE, at,
-		"job '%s' is at %u boxes, and its first one is %u.%u.%u.%u: join there", q->m.job,
-		r->conf.boxes.boxes, e->ipv4[0], e->ipv4[1], e->ipv4[2], e->ipv4[3]);
+	if (job != NULL && job->state != PBOX_JOB_CLOSING &&
+		memcmp(job->run.id, q->m.run, sizeof(job->run.id)) == 0)
+		decider = job->decider;
+	return q->m.number != 0 || r->conf.boxes.box == decider ||
+	       registrar_boxes_refer(r, q, decider);
 }
 
 static bool

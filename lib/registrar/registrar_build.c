@@ -85,6 +85,28 @@ epoch_of(const struct pbox_registrar *r, const struct pbox_job_table *jt)
 	return epoch != 0 ? epoch : 1;
 }
 
+/* The map by which a job goes on with homes of a snapshot is GIVEN_AFTER the snapshot's: frames that are by that one, or by the next ones of
+ * the same run, are of none that there is now. It begins again at the lowest numbers, so that a job may begin with snapshots as often as it
+ * likes: maps after it must be comparable with PBOX_MAP_EPOCH (R16.9). */
+#define GIVEN_AFTER 512
+#define GIVEN_MOST  16384
+
+/* Does the table begin with a snapshot of a job whose chunks had moved? Then it is laid out just so (R16.16). */
+static void
+given_homes(const struct pbox_registrar *r, const struct pbox_job *job, struct pbox_job_table *jt)
+{
+	uint32_t epoch;
+
+	jt->t.begun_map = PBOX_MAP_EPOCH;
+	if (r->conf.boxes.boxes < 2 || jt->restorers > 0 || r->conf.ops->homes == NULL ||
+		jt->t.discipline != PBOX_DISCIPLINE_ROUNDS)
+		return;
+	jt->t.given =
+		r->conf.ops->homes(r->conf.ctx, job, jt->t.id, &jt->t.n_given, &jt->t.begun_map);
+	epoch = (uint32_t)jt->t.begun_map + GIVEN_AFTER;
+	jt->t.given_epoch = (uint16_t)(epoch > GIVEN_MOST ? epoch % GIVEN_AFTER + 2 : epoch);
+}
+
 static void
 build(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 {
@@ -104,6 +126,7 @@ build(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 		.optimiser = d->optimiser,
 		.discipline = d->discipline,
 		.hold = (d->flags & PBOX_DECLARE_HOLD) != 0,
+		.mixed = (d->flags & PBOX_DECLARE_MIXED) != 0,
 		.clocks = (uint16_t)pbox_shard_clocks(d->discipline, job->workers),
 		.vector = (uint16_t)vector,
 		.epoch = epoch_of(r, jt),
@@ -120,9 +143,11 @@ build(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 		registrar_fail_table(r, job, jt, &err, PBOX_E_BAD_REQUEST, PBOX_NO_WORKER);
 		return;
 	}
+	given_homes(r, job, jt);
 	ret = registrar_boxes_share(r, job, &jt->t) ? lay_out(r, job, jt, jt->shard, &err)
 						    : -EAGAIN;
 	jt->t.box_load = NULL;
+	jt->t.given = NULL;
 	if (ret == -ENOSPC && registrar_make_room(r, job->conf, job, jt->t.needs))
 		ret = -EAGAIN;
 	jt->waits_memory = ret == -EAGAIN;
@@ -144,6 +169,8 @@ build(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 			job->name, d->table, PBOX_CLOCK_VECTOR);
 	PBOX_ASSERT(jt->t.n_chunks > 0 || jt->t.n_fragments == 0);
 	jt->built = true;
+	if (jt->t.begun_map != PBOX_MAP_EPOCH)
+		registrar_homes_begin(job, jt->t.given_epoch);
 	registrar_share_new(r, job, d->table);
 	if (mtu > job->map_mtu)
 		job->map_mtu = (uint16_t)mtu;
@@ -164,10 +191,14 @@ enough_declared(const struct pbox_job *job, uint32_t table)
 }
 
 /* All workers are here and have declared it. Counted again each time: workers come and go. Those that
- * the job goes on without, or has waited for in vain, are not waited for, but there must be somebody. */
+ * the job goes on without, or has waited for in vain, are not waited for, but there must be somebody.
+ *
+ * R16.7: nor is a new process, where others restore. It waits for chunks of earlier tables that have moved, at their boxes, and those who have
+ * them report them there only when they have this box's maps. */
 static bool
-all_declared(const struct pbox_job *job, uint32_t table)
+all_declared(const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table)
 {
+	bool restored = r->conf.boxes.boxes > 1 && job->table[table]->restorers > 0;
 	unsigned n = 0;
 
 	if (registrar_is_planned(job) && job->least != 0 && !job->resumed)
@@ -181,7 +212,7 @@ all_declared(const struct pbox_job *job, uint32_t table)
 		if ((mb->state == PBOX_MEMBER_JOINED || mb->state == PBOX_MEMBER_SILENT) &&
 			mb->declared > table)
 			n++;
-		else if (!mb->missed)
+		else if (!mb->missed && !(restored && mb->holds_none && mb->declared > 0))
 			return false;
 	}
 	return n > 0;
@@ -192,7 +223,7 @@ registrar_build_table(struct pbox_registrar *r, struct pbox_job *job, uint32_t t
 {
 	struct pbox_job_table *jt = job->table[table];
 
-	if (!jt->built && !jt->failed && all_declared(job, table))
+	if (!jt->built && !jt->failed && all_declared(r, job, table))
 		build(r, job, jt);
 }
 

@@ -24,23 +24,33 @@
  * (EPOCHS_APART and FORGOTTEN in registrar_moves.c). */
 #define HOMES_HEARD (32000 - 3 * 256)
 
+/* R16.17: a worker that shows this box a map has shown it to all before, to prepare. So any other box knows of a map that is so many before the
+ * newest at most, and numbers its own beyond that when it takes this one's place. */
+#define HOMES_UNKNOWN 256
+
 /* Of a job. */
 struct homes {
-	uint16_t mails;  /* MOVES under way */
-	uint32_t table;  /* of these */
-	uint32_t comes;  /* fragments that are new here with them */
-	bool restores;   /* some of them are to be restored */
-	uint64_t ask_ns; /* when workers are asked next */
-	unsigned asked;  /* how often they were */
-	uint16_t first;  /* the map that this box has made first since it was started */
-	bool made;       /* it has made one */
+	uint16_t mails;   /* MOVES under way */
+	uint32_t table;   /* of these */
+	uint32_t comes;   /* fragments that are new here with them */
+	bool restores;    /* some of them are to be restored */
+	uint32_t changes; /* how often homes or plans have changed */
+	uint64_t ask_ns;  /* when workers are asked next */
+	unsigned asked;   /* how often they were */
+	uint16_t
+		shown; /* the latest map that a worker has shown whole, and not to prepare alone; 0: none */
+	/* The map that this box has made first since it was started, or took the place of the one that decided. */
+	uint16_t first;
+	bool made; /* it has made one */
+	bool took; /* it has taken that place (R16.17) */
 };
 
 /* Of a worker's session. */
 struct homes_member {
-	uint16_t asked; /* for the map of that epoch */
-	bool knows;     /* it has asked, or shown all that it knew */
-	uint16_t shown; /* the map of that epoch, all of it, and not to prepare alone; 0: none */
+	uint16_t asked;  /* for the map of that epoch */
+	bool knows;      /* it has asked, or shown all that it knew */
+	uint16_t shown;  /* the map of that epoch, all of it, and not to prepare alone; 0: none */
+	uint32_t tables; /* so many it has shown */
 };
 
 static struct homes *
@@ -236,6 +246,7 @@ adopt(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt,
 		if (epoch_is_later(h->epoch, t->plan[i].epoch)) { /* it has forgotten its plan */
 			t->plan[i] = (struct pbox_table_home){.box = h->box, .epoch = h->epoch};
 			note_epoch(job, h->epoch);
+			homes_of(job)->changes++;
 		}
 		if (what == NOTHING)
 			continue;
@@ -244,6 +255,7 @@ adopt(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt,
 		comes += what == COMES;
 		leaves += what == LEAVES;
 		t->home[i] = (struct pbox_table_home){.box = h->box, .epoch = h->epoch};
+		homes_of(job)->changes++;
 	}
 	note_epoch(job, m->epoch);
 	note_out(r, job, m->epoch, m->out, pbox_homes_decides(m));
@@ -329,16 +341,33 @@ reply_homes(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_jo
 	registrar_reply(r, f, PBOX_HOMES_OK, pbox_homes_encode(r->scratch, sizeof(r->scratch), m));
 }
 
+/* A box that was started again has the table's chunks where the first map had them, until a worker that had the table before shows what has
+ * moved. Is there one that has not yet? New processes have nothing to show, though chunks that come wait for all workers. */
+static bool
+homes_to_be_shown(const struct pbox_job *job, const struct pbox_job_table *jt)
+{
+	for (unsigned w = 0; w < job->workers; w++) {
+		const struct pbox_member *mb = &job->member[w];
+
+		if (registrar_has_session(job, w) && !mb->holds_none &&
+			mb->declared > jt->fixed.table && registrar_is_restorer(jt, w) &&
+			homes_member(job, w)->tables <= jt->fixed.table)
+			return true;
+	}
+	return false;
+}
+
 static void
 homes_question(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job,
-	const struct pbox_table *t, struct pbox_homes *m)
+	const struct pbox_job_table *jt, struct pbox_homes *m)
 {
+	const struct pbox_table *t = &jt->t;
 	struct homes_member *w = homes_member(job, f->hdr.worker);
 
-	if (!registrar_decides(r, job)) {
-		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m->table,
-			"which box has which chunk is asked of the one that decides: box %u",
-			job->decider);
+	/* who has the table shows it to all boxes anyway, and learns there: others may wait for that */
+	if (jt->restored && job->member[f->hdr.worker].holds_none && homes_to_be_shown(job, jt)) {
+		homes_not_ready(r, f, job,
+			"workers that have the table have not shown where its chunks are");
 		return;
 	}
 	if (m->first > t->n_chunks)
@@ -351,6 +380,8 @@ homes_question(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox
 bool
 registrar_homes_forgotten(const struct pbox_job *job)
 {
+	if (homes_of(job)->took)
+		return true;
 	for (uint32_t i = 0; i < job->n_tables; i++)
 		if (job->table[i]->restored)
 			return true;
@@ -387,6 +418,14 @@ homes_are_mine(const struct pbox_job *job, const struct pbox_table *t, const str
 	return homes_may_be(job, m->epoch, job->map_epoch);
 }
 
+/* R16.17: it was taken for dead, and another box decides by this map, whose number none of this one's can have. */
+static bool
+homes_taken(const struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_homes *m)
+{
+	return pbox_homes_decides(m) != r->conf.boxes.box &&
+	       epoch_is_later(m->epoch, (uint16_t)(job->map_epoch + HOMES_UNKNOWN - 1));
+}
+
 /* Of boxes that there are; the one that decides is never out. */
 static bool
 homes_fit(const struct pbox_registrar *r, const struct pbox_table *t, const struct pbox_homes *m)
@@ -408,11 +447,18 @@ homes_check(struct pbox_registrar *r, const struct pbox_frame *f, const struct p
 		return registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m->table,
 			"table %u has %u chunks at boxes 0 to %u, and the one that decides is never out",
 			m->table, t->n_chunks, r->conf.boxes.boxes - 1u);
-	if (registrar_decides(r, job) && !homes_are_mine(job, t, m))
+	if (registrar_decides(r, job) && !homes_taken(r, job, m) && !homes_are_mine(job, t, m))
 		return registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m->table,
 			"worker %u shows map %u of table %u, chunks %u and on, which this box has not made: its newest is map %u",
 			f->hdr.worker, m->epoch, m->table, m->first, job->map_epoch);
 	return true;
+}
+
+static void
+note_shown(struct homes *h, uint16_t epoch)
+{
+	if (h->shown == 0 || epoch_is_later(epoch, h->shown))
+		h->shown = epoch;
 }
 
 static void
@@ -443,10 +489,16 @@ homes_shown(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_jo
 			return;
 		}
 	}
-	if ((m->flags & PBOX_HOMES_PREPARE) == 0 && m->table + 1 == job->n_tables &&
-		m->first + m->count == m->chunks) {
-		homes_member(job, f->hdr.worker)->knows = true;
-		homes_member(job, f->hdr.worker)->shown = m->epoch;
+	if ((m->flags & PBOX_HOMES_PREPARE) == 0 && m->first + m->count == m->chunks) {
+		struct homes_member *w = homes_member(job, f->hdr.worker);
+
+		if (w->tables <= m->table)
+			w->tables = m->table + 1;
+		if (m->table + 1 == job->n_tables) {
+			w->knows = true;
+			w->shown = m->epoch;
+			note_shown(homes_of(job), m->epoch);
+		}
 	}
 	reply_homes(r, f, job, &jt->t, m, false);
 }
@@ -480,7 +532,7 @@ on_homes(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *
 	else if (!jt->built || jt->shards_open < r->conf.n_shards)
 		homes_not_ready(r, f, job, "the table is not mapped yet");
 	else if (m.count == 0 && m.epoch == 0)
-		homes_question(r, f, job, &jt->t, &m);
+		homes_question(r, f, job, jt, &m);
 	else
 		homes_shown(r, f, job, jt, &m);
 }
@@ -514,7 +566,7 @@ registrar_homes_new(struct pbox_registrar *r, struct pbox_job *job, uint16_t epo
 {
 	struct homes *h = homes_of(job);
 
-	/* one box makes maps, is in all of them, and gives each a later number (R16.9, R16.12) */
+	/* one box makes maps, is in all of them, and gives each a later number (R16.9, R16.12, R16.17) */
 	PBOX_ASSERT(registrar_decides(r, job) && (out >> r->conf.boxes.box & 1) == 0);
 	PBOX_ASSERT(epoch_is_later(epoch, job->map_epoch));
 	note_epoch(job, epoch);
@@ -524,6 +576,53 @@ registrar_homes_new(struct pbox_registrar *r, struct pbox_job *job, uint16_t epo
 	h->asked = 0;
 	h->made = true;
 	ask_workers(r, job);
+}
+
+void
+registrar_homes_begin(struct pbox_job *job, uint16_t epoch)
+{
+	note_epoch(job, epoch);
+}
+
+bool
+registrar_homes_steady(
+	const struct pbox_job *job, const struct pbox_job_table *jt, uint32_t *changes)
+{
+	const struct pbox_table *t = &jt->t;
+
+	*changes = homes_of(job)->changes;
+	if (homes_of(job)->mails > 0 || jt->moving)
+		return false;
+	for (uint32_t i = 0; i < t->n_chunks; i++)
+		if (t->plan[i].epoch != t->home[i].epoch)
+			return false;
+	return true;
+}
+
+void
+registrar_homes_take(const struct pbox_registrar *r, struct pbox_job *job)
+{
+	struct homes *h = homes_of(job);
+
+	PBOX_ASSERT(!registrar_decides(r, job));
+	job->decider = r->conf.boxes.box;
+	h->took = true;
+	h->made = false;
+	h->shown = 0;
+	/* it hears from all of them which box has which chunk */
+	for (unsigned w = 0; w < job->workers; w++)
+		homes_member(job, w)->knows = false;
+}
+
+bool
+registrar_homes_unknown(const struct pbox_job *job, uint16_t epoch)
+{
+	const struct homes *h = homes_of(job);
+	uint16_t known = h->first;
+
+	if (h->shown != 0 && epoch_is_later(h->shown, known))
+		known = h->shown;
+	return h->made && (uint16_t)(epoch - known) >= HOMES_UNKNOWN;
 }
 
 bool
@@ -581,22 +680,6 @@ registrar_homes_moving(
 		out->restoring += restoring.left;
 		out->needed += restoring.needed;
 		out->stateless += restoring.stateless;
-	}
-}
-
-void
-pbox_registrar_view_homes(const struct pbox_job *job, struct pbox_homes_view *out)
-{
-	*out = (struct pbox_homes_view){
-		.epoch = job->map_epoch, .out = job->out, .decider = job->decider};
-	for (uint32_t k = 0; k < job->n_tables; k++) {
-		const struct pbox_table *t = &job->table[k]->t;
-
-		for (uint32_t i = 0; job->table[k]->built && t->plan != NULL && i < t->n_chunks;
-			i++) {
-			out->chunks[t->plan[i].box]++;
-			out->elements[t->plan[i].box] += t->layout.chunk[i].elements;
-		}
 	}
 }
 

@@ -23,7 +23,7 @@
  *     registrar_plan.c               when a plan is made
  *     registrar_steal.c              who owns these slots in it
  *     registrar_view.c               what is to be seen
- *     registrar_sick.c               whose contributions are not finite
+ *     registrar_sick.c _refused.c    whose contributions are not finite; who was refused lately
  *     registrar_room.c               what a job gets of the box
  *     registrar_boxes.c              a job at several boxes
  *     registrar_rack.c               a rack's box
@@ -189,6 +189,8 @@ bool registrar_unsupported(struct pbox_registrar *r, const struct pbox_frame *f,
 bool registrar_boxes_gives(const struct pbox_registrar *r);
 /* Does it decide in that job (R16.14)? */
 bool registrar_decides(const struct pbox_registrar *r, const struct pbox_job *job);
+/* Answer that one that begins joins at that box of the list. Returns false. */
+bool registrar_boxes_refer(struct pbox_registrar *r, const struct registrar_join *q, unsigned box);
 /* May it join a job at several boxes here? False: it was answered. */
 bool registrar_boxes_join(struct pbox_registrar *r, struct registrar_join *q);
 /* Is it a table that the job, which is at several boxes, cannot have now? What it asks for, then. */
@@ -210,6 +212,9 @@ bool registrar_rack_declare(
 	const struct pbox_registrar *r, const struct pbox_declare *m, struct pbox_error *what);
 /* A SET would have to go up. False: it was answered. */
 bool registrar_rack_set(struct pbox_registrar *r, const struct pbox_frame *f);
+/* Its uplink reports the table to the upper box. */
+void registrar_rack_restored(
+	struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_job_table *jt);
 /* At an upper box: a rack says what it waits for. */
 void registrar_rack_says(
 	struct pbox_registrar *r, struct pbox_job *job, unsigned worker, const char *text);
@@ -266,6 +271,10 @@ void registrar_gone_declare(
 void registrar_gone_kicked(struct pbox_job *job, unsigned w, const char *why);
 /* in the words that it got; NULL: nobody knows them. */
 const char *registrar_gone_why(const struct pbox_job *job, unsigned w);
+/* registrar_refused.c: for the operator. After a JOIN or DECLARE was answered. */
+void registrar_refused_join(struct pbox_registrar *r, const struct pbox_frame *f);
+void registrar_refused_declare(
+	struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_job *job);
 /* registrar_address.c: a frame of a session; where to answer it. False: it was counted, and its sender asked to
  * prove its address, if it is new. */
 bool registrar_address(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_frame *f,
@@ -424,6 +433,18 @@ void registrar_share_new(const struct pbox_registrar *r, struct pbox_job *job, u
 /* registrar_homes.c: the plans of some tables are of a new map, and all are to know it; bits of boxes that are out. */
 void registrar_homes_new(
 	struct pbox_registrar *r, struct pbox_job *job, uint16_t epoch, uint16_t out);
+/* A table begins with the homes of a snapshot, by the map of that epoch. */
+void registrar_homes_begin(struct pbox_job *job, uint16_t epoch);
+/* Is the table where all that is known of the newest map has it, and does nothing come or leave? *changes: how often homes or plans
+ * of the job have changed up to now. */
+bool registrar_homes_steady(
+	const struct pbox_job *job, const struct pbox_job_table *jt, uint32_t *changes);
+/* registrar_staging.c: a copy of one of its tables is under way. */
+bool registrar_staging_is_of(const struct pbox_registrar *r, const struct pbox_job *job);
+/* This box takes the place of the one that decided (R16.17): registrar_homes_new() follows. */
+void registrar_homes_take(const struct pbox_registrar *r, struct pbox_job *job);
+/* Would a map of that number be so late that another box, which takes this one's place, may give it again (R16.17)? */
+bool registrar_homes_unknown(const struct pbox_job *job, uint16_t epoch);
 /* Has this box made a map of the job since it was started? */
 bool registrar_homes_made(const struct pbox_job *job);
 /* Has this box forgotten the job's maps, for it was started again? A worker's session that was lost is no reason to think so. */
@@ -433,6 +454,13 @@ bool registrar_homes_all_asked(const struct pbox_job *job);
 /** 0, or -EBUSY with err: some worker has ended a round with the box a short while ago. */
 int registrar_times_lives(const struct pbox_registrar *r, const struct pbox_job *job, unsigned box,
 	struct pbox_error *err);
+/** A box that does not decide: does the job still end rounds here, and so perhaps at the box that does? 0, or -EBUSY with err. */
+int registrar_times_still(
+	const struct pbox_registrar *r, const struct pbox_job *job, struct pbox_error *err);
+/** From now on this box decides: what workers say of the others is new to it. */
+void registrar_times_take(const struct pbox_registrar *r, struct pbox_job *job);
+/** The latest round that has ended here. */
+void registrar_times_ended(const struct pbox_registrar *r, struct pbox_job *job, uint32_t round);
 /** All of the view but `more`. */
 void registrar_homes_moving(
 	const struct pbox_registrar *r, const struct pbox_job *job, struct pbox_moving_view *out);
@@ -612,6 +640,7 @@ extern const struct registrar_part registrar_moves_part;
 extern const struct registrar_part registrar_requests_part;
 extern const struct registrar_part registrar_staging_part;
 extern const struct registrar_part registrar_sick_part;
+extern const struct registrar_part registrar_refused_part;
 extern const struct registrar_part registrar_view_part;
 extern const struct registrar_part registrar_join_part;
 extern const struct registrar_part registrar_close_part;

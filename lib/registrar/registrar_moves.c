@@ -11,8 +11,10 @@
 
 #include "registrar_impl.h"
 
-/* A box that was started again may have given numbers to maps that it has forgotten, and no worker remembers: some. */
+/* A box that was started again may have given numbers to maps that it has forgotten, and no worker remembers: some. The one that decided before this
+ * one has given fewer than so many after its own such step (registrar_homes_unknown()). */
 #define FORGOTTEN 256
+#define TAKEN     (2 * FORGOTTEN)
 
 /* Epochs are compared modulo 2^16: a chunk has moved in one of so many maps. Single moves may still bring it on. */
 #define EPOCHS_APART 32000
@@ -43,20 +45,11 @@ pbox_registrar_view_moving(
 	out->more = moves_of(job)->left;
 }
 
-/* May chunks of the job move now? After the loss of a box tables that are not mapped yet may be waiting for just that. */
+/* May chunks of the job move at all? After the loss of a box tables that are not mapped yet may be waiting for just that. */
 static int
-may_move(const struct pbox_registrar *r, const struct pbox_job *job, bool lost,
+can_move(const struct pbox_registrar *r, const struct pbox_job *job, bool lost,
 	struct pbox_error *err)
 {
-	const struct pbox_endpoint *at = &r->conf.boxes.at[job->decider];
-
-	if (r->conf.boxes.boxes < 2)
-		return pbox_fail(err, EINVAL, "this box is alone: 'boxes' names several");
-	if (!registrar_decides(r, job))
-		return pbox_fail(err, EINVAL,
-			"chunks of job '%s' move by a command to the box that decides: box %u, at %u.%u.%u.%u",
-			job->name, job->decider, at->ipv4[0], at->ipv4[1], at->ipv4[2],
-			at->ipv4[3]);
 	if (registrar_boxes_stay(job, err) < 0)
 		return -ENOTSUP;
 	if (job->window < 2)
@@ -72,10 +65,31 @@ may_move(const struct pbox_registrar *r, const struct pbox_job *job, bool lost,
 				"table %u of job '%s' is not mapped, or is being restored: wait until it is, or has failed",
 				i, job->name);
 	}
+	return 0;
+}
+
+/* And by a command to this box? */
+static int
+may_move(const struct pbox_registrar *r, const struct pbox_job *job, bool lost,
+	struct pbox_error *err)
+{
+	const struct pbox_endpoint *at = &r->conf.boxes.at[job->decider];
+	int ret;
+
+	if (r->conf.boxes.boxes < 2)
+		return pbox_fail(err, EINVAL, "this box is alone: 'boxes' names several");
+	if (!registrar_decides(r, job))
+		return pbox_fail(err, EINVAL,
+			"chunks of job '%s' move by a command to the box that decides: box %u, at %u.%u.%u.%u",
+			job->name, job->decider, at->ipv4[0], at->ipv4[1], at->ipv4[2],
+			at->ipv4[3]);
+	ret = can_move(r, job, lost, err);
+	if (ret < 0)
+		return ret;
 	for (unsigned w = 0; w < job->workers; w++)
 		if (registrar_homes_forgotten(job) && !registrar_homes_told(job, w))
 			return pbox_fail(err, EAGAIN,
-				"worker %u of job '%s' has not said yet which box has which chunk, after a restart of this one: wait for it",
+				"worker %u of job '%s' has not said yet which box has which chunk, after a restart of this one, or since it decides: wait for it",
 				w, job->name);
 	return 0;
 }
@@ -101,9 +115,8 @@ next_epoch(const struct pbox_job *job)
 }
 
 static int
-check_epoch(const struct pbox_job *job, uint16_t apart, struct pbox_error *err)
+check_epoch(const struct pbox_job *job, uint16_t epoch, uint16_t apart, struct pbox_error *err)
 {
-	uint16_t epoch = next_epoch(job);
 
 	for (uint32_t i = 0; i < job->n_tables; i++) {
 		const struct pbox_table *t = &job->table[i]->t;
@@ -128,7 +141,13 @@ command_begin(struct pbox_registrar *r, const struct pbox_job *job, uint16_t id,
 	if (job == NULL || job->state != PBOX_JOB_OPEN)
 		return pbox_fail(err, ENOENT, "there is no job %u", id);
 	ret = may_move(r, job, lost, err);
-	return ret < 0 ? ret : check_epoch(job, apart, err);
+	if (ret < 0)
+		return ret;
+	if (registrar_homes_unknown(job, next_epoch(job)))
+		return pbox_fail(err, EAGAIN,
+			"job '%s' has map %u, and no worker goes by it yet, or by one of the last before it: wait until the workers do",
+			job->name, job->map_epoch);
+	return check_epoch(job, next_epoch(job), apart, err);
 }
 
 int
@@ -144,8 +163,8 @@ pbox_registrar_move(struct pbox_registrar *r, uint16_t id, uint32_t table, uint3
 	if (ret < 0)
 		return ret;
 	if (table >= job->n_tables)
-		return pbox_fail(
-			err, ENOENT, "job '%s' has %u tables: 0 and on", job->name, job->n_tables);
+		return pbox_fail(err, ENOENT, "job '%s' has %u table%s, from 0 on", job->name,
+			job->n_tables, job->n_tables == 1 ? "" : "s");
 	t = &job->table[table]->t;
 	if (first > last || last >= t->n_chunks)
 		return pbox_fail(err, ENOENT, "table %u of job '%s' has chunks 0 to %u", table,
@@ -201,22 +220,149 @@ has_chunks(const struct pbox_job *job, unsigned box)
 	return view.chunks[box] > 0;
 }
 
+/* The job goes on without these boxes, by a map of that epoch: how many chunks go. */
+static int
+moves_without(struct pbox_registrar *r, struct pbox_job *job, uint16_t lost, uint16_t epoch,
+	unsigned *stateless)
+{
+	uint16_t out = (uint16_t)(job->out | lost);
+	int n = registrar_share_lost(job, out, r->conf.boxes.boxes, epoch);
+
+	for (unsigned b = 0; b < r->conf.boxes.boxes; b++) {
+		if ((lost >> b & 1) == 0)
+			continue;
+		registrar_event(r, PBOX_LOG_WARN,
+			"job '%s': map %u: box %u is out, and its %d chunks go to the others",
+			job->name, epoch, b, n);
+		PBOX_ASSERT_WALK(!has_chunks(job, b)); /* nothing stays where nobody serves it */
+	}
+	*stateless = lose_states(r, job); /* chunks may not have left it yet, by an earlier map */
+	registrar_homes_new(r, job, epoch, out);
+	return n;
+}
+
+/* Has it heard from its workers which tables the job has, and which maps (R10.2, R16.7)? */
+static int
+may_take_place(const struct pbox_job *job, struct pbox_error *err)
+{
+	bool knows = job->n_tables > 0;
+
+	for (uint32_t i = 0; i < job->n_tables; i++)
+		knows &= job->table[i]->built || job->table[i]->restorers == 0;
+	if (knows)
+		return 0;
+	return pbox_fail(err, EAGAIN,
+		"job '%s' has no table here yet, or this box was started again and its workers have not said yet what they have: wait for them; a job without tables begins again at box 0",
+		job->name);
+}
+
+/*
+ * Boxes from the one that decides on, up to this one, which takes its place (R16.17): bits in @p lost; each between is out, or one of @p dead.
+ * @p epoch: of the map by which it does; those of two boxes that do so are never alike.
+ */
+static int
+place_taken(const struct pbox_registrar *r, const struct pbox_job *job, uint16_t dead,
+	uint16_t *lost, uint16_t *epoch, struct pbox_error *err)
+{
+	unsigned boxes = r->conf.boxes.boxes, box = job->decider;
+	const struct pbox_endpoint *at;
+
+	*lost = 0;
+	*epoch = job->map_epoch;
+	for (unsigned b = box; b != r->conf.boxes.box; b = (b + 1) % boxes) {
+		*epoch = (uint16_t)(*epoch + TAKEN);
+		at = &r->conf.boxes.at[b];
+		if (b != box && ((job->out | dead) >> b & 1) == 0)
+			return pbox_fail(err, EINVAL,
+				"box %u of job '%s' takes the place of box %u: give the command there, at %u.%u.%u.%u. If that one is dead, too: here, with --force",
+				b, job->name, box, at->ipv4[0], at->ipv4[1], at->ipv4[2],
+				at->ipv4[3]);
+		*lost |= (uint16_t)(1u << b);
+	}
+	return 0;
+}
+
+/* The boxes that this one takes the place of may live: not if no round needs them, for they have no chunks. */
+static int
+place_is_free(const struct pbox_registrar *r, const struct pbox_job *job, uint16_t lost,
+	struct pbox_error *err)
+{
+	for (unsigned b = 0; b < r->conf.boxes.boxes; b++)
+		if ((lost >> b & 1) != 0 && has_chunks(job, b))
+			return registrar_times_still(r, job, err);
+	return 0;
+}
+
+/*
+ * R16.17: the box that decides is dead, and this one takes its place, if it is the next one that is not out. What it does not know of maps
+ * it hears from workers, as after a restart.
+ */
+static int
+take_place(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_registrar_take *how,
+	unsigned *stateless, struct pbox_error *err)
+{
+	unsigned box = job->decider;
+	uint16_t lost, epoch;
+	int ret = place_taken(r, job, how->force ? UINT16_MAX : how->dead, &lost, &epoch, err);
+
+	if (ret == 0)
+		ret = can_move(r, job, true, err);
+	if (ret == 0)
+		ret = may_take(job, r->conf.boxes.box, err);
+	if (ret == 0)
+		ret = may_take_place(job, err);
+	if (ret == 0 && !how->force)
+		ret = place_is_free(r, job, lost, err);
+	if (ret == 0)
+		ret = check_epoch(job, epoch, EPOCHS_APART, err);
+	if (ret < 0 || how->only_try)
+		return ret;
+	registrar_event(
+		r, PBOX_LOG_WARN, "job '%s': this box decides, in place of box %u", job->name, box);
+	moves_of(job)->left = false;
+	registrar_homes_take(r, job);
+	registrar_times_take(r, job);
+	return moves_without(r, job, lost & (uint16_t)~job->out, epoch, stateless);
+}
+
+int
+pbox_registrar_take(struct pbox_registrar *r, uint16_t id, unsigned box,
+	const struct pbox_registrar_take *how, uint64_t now_ns, unsigned *stateless,
+	struct pbox_error *err)
+{
+	struct pbox_job *job = id < r->conf.max_jobs ? r->job[id] : NULL;
+
+	*stateless = 0;
+	r->now_ns = now_ns;
+	if (job == NULL || job->state != PBOX_JOB_OPEN || r->conf.boxes.boxes < 2)
+		return pbox_fail(err, ENOENT, "there is no job %u at several boxes", id);
+	if (box != job->decider || registrar_decides(r, job))
+		return pbox_fail(err, EINVAL,
+			"box %u decides in job '%s', and this is box %u: it cannot take the place of box %u",
+			job->decider, job->name, r->conf.boxes.box, box);
+	return take_place(r, job, how, stateless, err);
+}
+
 int
 pbox_registrar_failover(struct pbox_registrar *r, uint16_t id, unsigned box, bool force,
 	uint64_t now_ns, unsigned *stateless, struct pbox_error *err)
 {
 	struct pbox_job *job = id < r->conf.max_jobs ? r->job[id] : NULL;
-	uint16_t epoch;
-	int n, ret;
+	struct pbox_registrar_take how = {.force = force};
+	int ret;
 
 	*stateless = 0;
+	r->now_ns = now_ns;
+	if (job != NULL && job->state == PBOX_JOB_OPEN && r->conf.boxes.boxes > 1 &&
+		box == job->decider && !registrar_decides(r, job))
+		return take_place(r, job, &how, stateless, err);
 	ret = command_begin(r, job, id, true, EPOCHS_APART, now_ns, err);
 	if (ret < 0)
 		return ret;
 	if (box == job->decider)
 		return pbox_fail(err, EINVAL,
-			"box %u decides which box has which chunk, and no other one can: start it again, its workers give it back what it had",
-			box);
+			"box %u decides in job '%s', and is the one that is asked: if it is dead, give the command to the next box of the list",
+			box, job->name);
 	if (box >= r->conf.boxes.boxes)
 		return pbox_fail(err, ENOENT, "job '%s' is at boxes 0 to %u", job->name,
 			r->conf.boxes.boxes - 1u);
@@ -227,15 +373,7 @@ pbox_registrar_failover(struct pbox_registrar *r, uint16_t id, unsigned box, boo
 	if (ret < 0)
 		return ret;
 	moves_of(job)->left = false;
-	epoch = next_epoch(job);
-	n = registrar_share_lost(job, (uint16_t)(job->out | 1u << box), r->conf.boxes.boxes, epoch);
-	registrar_event(r, PBOX_LOG_WARN,
-		"job '%s': map %u: box %u is out, and its %d chunks go to the others", job->name,
-		epoch, box, n);
-	PBOX_ASSERT_WALK(!has_chunks(job, box)); /* nothing stays where nobody serves it */
-	*stateless = lose_states(r, job); /* chunks may not have left it yet, by an earlier map */
-	registrar_homes_new(r, job, epoch, (uint16_t)(job->out | 1u << box));
-	return n;
+	return moves_without(r, job, (uint16_t)(1u << box), next_epoch(job), stateless);
 }
 
 /* Homes by the weights, all tables one after the other: how many chunks move. */
@@ -382,6 +520,12 @@ moves_share_on(struct pbox_registrar *r, struct pbox_job *job)
 	struct moves *m = moves_of(job);
 	struct pbox_error err;
 
+	if (registrar_staging_is_of(r, job)) {
+		/* a snapshot is of one map at all boxes (R16.16): other boxes come to its round a little later than this one */
+		m->slice_ns = r->now_ns;
+		m->round = latest_round(r, job);
+		return;
+	}
 	if (!registrar_homes_all_asked(job))
 		return;
 	if ((int32_t)(latest_round(r, job) - m->round) < SLICE_ROUNDS &&
@@ -437,11 +581,17 @@ moves_tick(struct pbox_registrar *r, struct pbox_job *job)
 	struct pbox_error err;
 	unsigned stateless;
 
-	if (m->left)
+	if (m->left && registrar_decides(r, job))
 		moves_share_on(r, job);
-	if (job->out == 0 || !registrar_decides(r, job) || r->now_ns < m->look_ns)
+	if (r->conf.boxes.boxes < 2 || r->now_ns < m->look_ns)
 		return;
 	m->look_ns = r->now_ns + LOOK_EVERY;
+	if (!registrar_decides(r, job)) {
+		registrar_times_ended(r, job, latest_round(r, job));
+		return;
+	}
+	if (job->out == 0)
+		return;
 	for (unsigned b = 0; b < r->conf.boxes.boxes; b++)
 		if ((job->out >> b & 1) != 0 && has_chunks(job, b))
 			pbox_registrar_failover(r, job->id, b, true, r->now_ns, &stateless, &err);

@@ -30,8 +30,8 @@ open_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table
 	bool gone = jt->restoring && jt->restorers == 0;
 
 	PBOX_ASSERT(jt->built && !jt->loading && !jt->preparing && jt->shards_open == 0);
-	jt->stateless =
-		jt->restoring && own != NULL && own->s0 != NULL && own->fragment[0].version == 0;
+	jt->stateless = jt->restoring && own != NULL && pbox_table_states(&jt->t) > 0 &&
+			own->fragment[0].version == 0;
 	if (jt->restoring)
 		registrar_event(r, PBOX_LOG_INFO,
 			"job '%s': table %u is restored from what %u of %u workers hold", job->name,

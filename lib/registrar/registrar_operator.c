@@ -151,11 +151,13 @@ void
 pbox_registrar_uplink_failed(
 	struct pbox_registrar *r, const struct pbox_job *job, const char *why, uint64_t now_ns)
 {
+	unsigned id = job->id, workers = job->workers;
 	struct pbox_error err;
 
-	for (unsigned w = 0; w < job->workers; w++)
+	/* the job may be gone with its last worker */
+	for (unsigned w = 0; w < workers && r->job[id] == job; w++)
 		if (registrar_has_session(job, w))
-			pbox_registrar_kick(r, job->id, w, why, now_ns, &err);
+			pbox_registrar_kick(r, id, w, why, now_ns, &err);
 }
 
 const struct registrar_part registrar_operator_part = {

@@ -48,6 +48,7 @@ typedef void (*registrar_handler)(
 	X(requests)        \
 	X(staging)         \
 	X(sick)            \
+	X(refused)         \
 	X(view)            \
 	X(join)            \
 	X(close)           \

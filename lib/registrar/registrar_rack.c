@@ -174,6 +174,14 @@ registrar_rack_declare(
 	return true;
 }
 
+void
+registrar_rack_restored(
+	struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_job_table *jt)
+{
+	if (is_rack(r))
+		r->conf.ops->uplink_restored(r->conf.ctx, job, &jt->t);
+}
+
 bool
 registrar_rack_set(struct pbox_registrar *r, const struct pbox_frame *f)
 {

@@ -242,6 +242,8 @@ status_text(const struct pbox_registrar *r, const struct pbox_job *job, const st
 		waits = registrar_rack_waits(job, m->first, r->now_ns);
 	if ((m->flags & PBOX_STATUS_FINITE) != 0 && pbox_registrar_sick(r, job, &sick)) {
 		a->flags |= PBOX_STATUS_FINITE;
+		a->max_round = sick.round;
+		a->tables = sick.last;
 		snprintf(a->text, sizeof(a->text), "%s", sick.text);
 	} else if (waits != NULL) {
 		a->flags |= PBOX_STATUS_RACK;

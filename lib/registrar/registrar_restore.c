@@ -120,7 +120,7 @@ stateless(struct pbox_registrar *r, const struct pbox_job *job, const struct pbo
 		registrar_event(r, PBOX_LOG_WARN,
 			"job '%s': table %u goes on from round %u, but what %s is 0: no snapshot of this run is there (snapshot-dir, snapshot)",
 			job->name, jt->t.id, round,
-			pbox_format_is_block(jt->t.pull_format)
+			pbox_optim_states(jt->t.optimiser) == 0
 				? "its answers had not said yet (residual)"
 				: "its optimiser had gathered");
 }
@@ -168,6 +168,7 @@ end_restoring(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_ta
 			moving ? "job '%s': chunks of table %u have come here"
 			       : "job '%s': table %u is restored",
 			job->name, jt->t.id);
+		registrar_rack_restored(r, job, jt);
 		if (jt->stateless && r->conf.boxes.boxes < 2) /* at several: R16.13 */
 			stateless(r, job, jt);
 		return;

@@ -171,9 +171,9 @@ enum meaning {
 	TOO_LATE, /* one that was ended */
 };
 
-/* begun: a table is mapped, or a worker has come again */
+/* mapped: a table is */
 static enum meaning
-meaning(const struct pbox_run *run, bool begun, const struct pbox_join *m)
+meaning(const struct pbox_run *run, bool mapped, const struct pbox_join *m)
 {
 	/* by a clock that was set back a number may be given twice */
 	if (m->number != 0 && m->number == run->number)
@@ -181,7 +181,7 @@ meaning(const struct pbox_run *run, bool begun, const struct pbox_join *m)
 	if (m->number != 0 && run->reported)
 		return m->number > run->number ? MAKES_WAY : TOO_LATE;
 	if (m->number != 0)
-		return !begun && run_is_same(m->run, run->id) ? TAKES : TOO_LATE;
+		return !mapped && run_is_same(m->run, run->id) ? TAKES : TOO_LATE;
 	/* all workers of a run name it, or none does: else they are of two starts */
 	if (run_is_same(m->run, run->id))
 		return JOINS;
@@ -310,10 +310,21 @@ another_box(struct pbox_registrar *r, const struct registrar_join *q)
 		registrar_refuse(r, q->f, PBOX_E_WORKER_TAKEN, CLAIM_AGAIN_MS,
 			"run %llu of job '%s' is later than the one that is here: asking whether its workers still live",
 			(unsigned long long)q->m.number, job->name);
+	/* R16.17: the number is of a box that this run goes on without */
+	else if (job->decider != 0 && run_is_same(q->m.run, job->run.id))
+		registrar_boxes_refer(r, q, job->decider);
 	else
 		registrar_refuse(r, q->f, PBOX_E_WORKER_TAKEN, CLAIM_AGAIN_MS,
 			"run %llu of job '%s' is later than the one that is here, and worker %d (%s) lives in that: stop those of the other start first",
 			(unsigned long long)q->m.number, job->name, w, job->member[w].host);
+}
+
+/* R16.17: where it decides, a JOIN that names another run ends the one that is there (R12.3), although its number is of box 0. */
+static bool
+is_of_another_start(
+	const struct pbox_registrar *r, const struct pbox_job *live, const struct pbox_join *m)
+{
+	return registrar_decides(r, live) && named(m->run) && !run_is_same(m->run, live->run.id);
 }
 
 /* R16.3: and both may have been started again. Then a later run that has nothing here was begun by a worker that had to begin
@@ -378,7 +389,8 @@ registrar_run_join(struct pbox_registrar *r, struct registrar_join *q)
 	if (e != NULL)
 		what = TOO_LATE;
 	else if (run != NULL)
-		what = meaning(run, live == NULL || has_begun(live), m);
+		/* racks that were started again with this box are fresh, and restore what their workers hold (R18.7) */
+		what = meaning(run, live == NULL || registrar_has_built(live), m);
 	if (what == JOINS && live != NULL && is_another(r, live, m))
 		what = MAKES_WAY;
 	if (what == TOO_LATE && e == NULL && earlier_goes_on(r, live, run, m))
@@ -389,7 +401,8 @@ registrar_run_join(struct pbox_registrar *r, struct registrar_join *q)
 		unnamed(r, q);
 		return false;
 	}
-	if (what == MAKES_WAY && m->number != 0 && live != NULL && !registrar_boxes_gives(r)) {
+	if (what == MAKES_WAY && m->number != 0 && live != NULL && !registrar_boxes_gives(r) &&
+		!is_of_another_start(r, live, m)) {
 		another_box(r, q);
 		return false;
 	}

@@ -150,6 +150,7 @@ pbox_registrar_sick(
 	if (out->fragments == 0)
 		return false;
 	out->round = cause.first;
+	out->last = newest.last;
 	out->what = sick_kind[cause.kind];
 	out->tensor = sick_at(job, &cause, &out->element);
 	sick_words(job, out->worker < 0 ? job->workers : (unsigned)out->worker, &cause, text,

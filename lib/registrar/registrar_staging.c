@@ -19,6 +19,7 @@ struct staged {
 	struct pbox_error err; /* of -EAGAIN and -ESTALE */
 	int outcome;
 	uint64_t asked_at;
+	uint32_t homes; /* registrar_homes_steady() when it began */
 };
 
 static struct staged *
@@ -56,7 +57,10 @@ go(struct pbox_registrar *r)
 	bool any = registrar_finished(
 		r, staged_of(r)->job, staged_of(r)->table, &staged_of(r)->highest);
 
-	PBOX_ASSERT(any); /* it had before */
+	PBOX_ASSERT(
+		any || staging->n_fragments == 0); /* it had before; of nothing there is no round */
+	if (!any)
+		staged_of(r)->highest = staged_of(r)->round;
 	staging->round = staged_of(r)->exact ? staged_of(r)->round
 					     : staged_of(r)->highest + staged_of(r)->ahead;
 	staging->oldest = staged_of(r)->highest - APART;
@@ -73,21 +77,30 @@ passed(uint32_t table, uint32_t round, uint32_t highest, struct pbox_error *err)
 		round, table, highest);
 }
 
+static int
+chunks_move(const struct pbox_job *job, struct pbox_error *err)
+{
+	return pbox_fail(err, EBUSY, "chunks of job '%s' move (map %u)", job->name, job->map_epoch);
+}
+
 /* What a copy of a part of a table at several boxes needs besides (R16.16). */
 static int
-at_boxes(const struct pbox_job *job, const struct pbox_job_table *jt, bool exact,
+at_boxes(const struct pbox_job *job, const struct pbox_job_table *jt, bool exact, uint32_t *homes,
 	struct pbox_error *err)
 {
+	*homes = 0;
 	if (jt->t.boxes < 2)
 		return 0;
 	if (!exact)
 		return pbox_fail(err, ENOTSUP,
 			"job '%s' is at %u boxes: a snapshot of it is of a round that all of them know before: pbox-ctl snapshot %s --round R at each",
 			job->name, jt->t.boxes, job->name);
-	if (job->map_epoch != PBOX_MAP_EPOCH)
+	if (job->out != 0)
 		return pbox_fail(err, ENOTSUP,
-			"chunks of job '%s' have moved (map %u), or a box is out: no snapshot is taken of such a job",
+			"job '%s' goes on without a box (map %u): a snapshot is of all boxes; start that one and take it in again (pbox-ctl scale), or wait for the last set that is whole",
 			job->name, job->map_epoch);
+	if (!registrar_homes_steady(job, jt, homes))
+		return chunks_move(job, err);
 	return 0;
 }
 
@@ -97,8 +110,9 @@ staging_begin(struct pbox_registrar *r, const struct pbox_job *job, uint32_t tab
 	struct pbox_error *err)
 {
 	struct pbox_job_table *jt = table < job->n_tables ? job->table[table] : NULL;
-	uint32_t highest;
+	uint32_t highest, homes;
 	size_t need;
+	bool any;
 	int ret;
 
 	PBOX_ASSERT(staged_of(r)->staging == NULL);
@@ -109,22 +123,24 @@ staging_begin(struct pbox_registrar *r, const struct pbox_job *job, uint32_t tab
 		return pbox_fail(err, ENOTSUP,
 			"table %u is in clocks, and no snapshot is taken of such a table: its workers save checkpoints",
 			table);
-	if (jt->restoring)
-		return pbox_fail(err, EAGAIN, "table %u is being restored", table);
-	ret = at_boxes(job, jt, exact, err);
+	any = registrar_finished(r, job, table, &highest);
+	if (exact && any && pbox_serial_diff(highest, round) > 0)
+		return passed(table, round, highest, err);
+	ret = at_boxes(job, jt, exact, &homes, err);
 	if (ret != 0)
 		return ret;
-	if (!registrar_finished(r, job, table, &highest))
-		return pbox_fail(err, EAGAIN, "table %u has finished no round yet", table);
-	if (exact && pbox_serial_diff(highest, round) > 0)
-		return passed(table, round, highest, err);
+	if (jt->restoring)
+		return pbox_fail(err, EAGAIN, "table %u is being restored", table);
 	need = pbox_staging_bytes(&jt->t);
 	if (need > size)
 		return pbox_fail(err, ENOMEM,
 			"table %u needs %zu bytes and snapshot-memory has %zu: raise it", table,
 			need, size);
 	pbox_staging_begin(staging, &jt->t, memory);
+	if (!any && staging->n_fragments > 0)
+		return pbox_fail(err, EAGAIN, "table %u has finished no round yet", table);
 	staging->map_epoch = job->map_epoch;
+	staged_of(r)->homes = homes;
 	staged_of(r)->staging = staging;
 	staged_of(r)->job = r->job[job->id];
 	staged_of(r)->table = table;
@@ -214,6 +230,19 @@ ends(struct pbox_registrar *r, bool *done)
 	return false;
 }
 
+/* A map that this box has heard of since, or the rest of one. */
+static bool
+homes_changed(struct pbox_registrar *r)
+{
+	const struct staged *s = staged_of(r);
+	const struct pbox_job_table *jt = s->job->table[s->table];
+	uint32_t homes;
+
+	return jt->t.boxes > 1 &&
+	       (s->job->map_epoch != s->staging->map_epoch || s->job->out != 0 ||
+		       !registrar_homes_steady(s->job, jt, &homes) || homes != s->homes);
+}
+
 int
 pbox_registrar_staging_step(struct pbox_registrar *r, uint64_t now_ns)
 {
@@ -223,17 +252,16 @@ pbox_registrar_staging_step(struct pbox_registrar *r, uint64_t now_ns)
 	PBOX_ASSERT(staging != NULL);
 	r->now_ns = now_ns;
 	if (staged_of(r)->job == NULL || (staged_of(r)->ending && staged_of(r)->mails == 0)) {
+		if (staged_of(r)->outcome == 0 && homes_changed(r))
+			staged_of(r)->outcome = chunks_move(staged_of(r)->job, &staged_of(r)->err);
 		staged_of(r)->staging = NULL;
 		return staged_of(r)->outcome;
 	}
 	/* a job that closes: CLOSE_JOB comes after the mails that are under way */
 	if (staged_of(r)->mails > 0 || staged_of(r)->job->state != PBOX_JOB_OPEN)
 		return -EINPROGRESS;
-	if (!staged_of(r)->ending && staged_of(r)->job->map_epoch != staging->map_epoch) {
-		pbox_fail(&staged_of(r)->err, EAGAIN,
-			"chunks of job '%s' have moved meanwhile (map %u)", staged_of(r)->job->name,
-			staged_of(r)->job->map_epoch);
-		end_staging(r, -EAGAIN);
+	if (!staged_of(r)->ending && homes_changed(r)) {
+		end_staging(r, chunks_move(staged_of(r)->job, &staged_of(r)->err));
 		return -EINPROGRESS;
 	}
 	if (!staged_of(r)->laid_out) {
@@ -250,6 +278,12 @@ pbox_registrar_staging_step(struct pbox_registrar *r, uint64_t now_ns)
 		staged_of(r)->asked_at = now_ns;
 	}
 	return -EINPROGRESS;
+}
+
+bool
+registrar_staging_is_of(const struct pbox_registrar *r, const struct pbox_job *job)
+{
+	return staged_of(r)->staging != NULL && staged_of(r)->job == job;
 }
 
 bool

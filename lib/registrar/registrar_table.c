@@ -68,7 +68,51 @@ bad_clock(const struct pbox_job *job, const struct pbox_declare *m, struct pbox_
 	return PBOX_E_BAD_REQUEST;
 }
 
-/* What a table in a format of blocks cannot be (R13.6). 0 or a protocol error. */
+/* What a table whose results are differences cannot be (R13.7). */
+static const char *
+bad_difference(
+	const struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_declare *m)
+{
+	if (!pbox_format_is_block(m->pull_format))
+		return NULL;
+	if ((m->flags & PBOX_DECLARE_HOLD) != 0)
+		return "with two phases a round (HOLD, max_norm=): take results in fp32, bf16 or fp16";
+	if (job->names_slots)
+		return "in a job with slots: start the job without slots, or take results in fp32, bf16 or fp16";
+	if (r->conf.boxes.boxes > 1)
+		return "at several boxes: one box alone takes it; take results in fp32, bf16 or fp16";
+	return NULL;
+}
+
+/* What a table in rounds whose pushes are in such a format cannot be (R13.8). */
+static const char *
+bad_push(const struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_declare *m)
+{
+	if (!pbox_format_is_block(m->push_format))
+		return NULL;
+	if ((m->flags & PBOX_DECLARE_HOLD) != 0)
+		return "from workers with two phases a round (HOLD, max_norm=): push fp32, bf16 or fp16";
+	if (m->op == PBOX_OP_WEIGHTED_MEAN)
+		return "with op weighted_mean: the worker multiplies, and declares sample_mean";
+	if (registrar_is_planned(job) && (m->flags & PBOX_DECLARE_MIXED) == 0)
+		return "from workers with policy reassign, without the flag MIXED: slots that a worker gets within a round come in fp32";
+	if (r->conf.boxes.boxes > 1)
+		return "at several boxes: one box alone takes it; use fp32, bf16 or fp16";
+	return NULL;
+}
+
+/* What a table in clocks whose pushes are in such a format cannot be (R14.14). */
+static const char *
+bad_update(const struct pbox_job *job, const struct pbox_declare *m)
+{
+	if (pbox_format_is_block(m->pull_format))
+		return "in results of discipline clock, whose workers are at different versions: pull fp32, bf16 or fp16; pushes alone take it";
+	if (pbox_shard_vector(m->discipline, job->workers) == 0)
+		return "in a job of more than 256 workers with discipline clock: nobody keeps what was pushed; push fp32, bf16 or fp16";
+	return NULL;
+}
+
+/* What a table in a format of blocks cannot be (R13.6 to R13.8). 0 or a protocol error. */
 static int
 bad_block(const struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_declare *m,
 	struct pbox_error *err)
@@ -76,20 +120,23 @@ bad_block(const struct pbox_registrar *r, const struct pbox_job *job, const stru
 	unsigned format = pbox_format_is_block(m->push_format) ? m->push_format : m->pull_format;
 	const char *bad = NULL;
 
+	if ((m->flags & PBOX_DECLARE_MIXED) != 0 &&
+		(m->discipline == PBOX_DISCIPLINE_CLOCK || !pbox_format_is_block(m->push_format))) {
+		pbox_fail(err, PBOX_E_UNSUPPORTED,
+			"table %u: flag MIXED goes with pushes in a format of blocks to a table in rounds",
+			m->table);
+		return PBOX_E_UNSUPPORTED;
+	}
 	if (!pbox_format_is_block(format))
 		return 0;
-	if (m->push_format != m->pull_format)
+	if (m->discipline == PBOX_DISCIPLINE_CLOCK)
+		bad = bad_update(job, m);
+	else if (m->mode == PBOX_MODE_OPTIMISER)
+		bad = bad_difference(r, job, m);
+	else if (m->push_format != m->pull_format)
 		bad = "and another one the other way: push and pull take the same one";
-	else if (m->discipline != PBOX_DISCIPLINE_ROUNDS)
-		bad = "with discipline clock: declare the table in rounds, or in fp32, bf16 or fp16";
-	else if (m->mode != PBOX_MODE_ALLREDUCE)
-		bad = "with an optimiser on the box: tables that sum alone (mode 0) take it; let the optimiser run at the workers, or use fp32, bf16 or fp16";
-	else if (m->op == PBOX_OP_WEIGHTED_MEAN)
-		bad = "with op weighted_mean: the worker multiplies, and declares sample_mean";
-	else if (job->names_slots)
-		bad = "in a job with slots: start the job without slots, or use fp32, bf16 or fp16";
-	else if (r->conf.boxes.boxes > 1)
-		bad = "at several boxes: one box alone takes it; use fp32, bf16 or fp16";
+	if (bad == NULL && m->discipline != PBOX_DISCIPLINE_CLOCK)
+		bad = bad_push(r, job, m);
 	if (bad == NULL)
 		return 0;
 	pbox_fail(err, PBOX_E_UNSUPPORTED, "table %u: format %s %s", m->table,
@@ -241,7 +288,12 @@ take_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_j
 			mb->declared <= job->n_tables); /* tables are declared in order (R5.1) */
 		atomic_store_explicit(
 			&job->fresh[f->hdr.worker].declared, true, memory_order_relaxed);
-		registrar_build_table(r, job, m.table);
+		if (m.table == 0) {
+			mb->holds_none = (m.flags & PBOX_DECLARE_RESTORE) == 0;
+			registrar_build_tables(r, job);
+		} else {
+			registrar_build_table(r, job, m.table);
+		}
 	}
 	a = (struct pbox_declared){.table = m.table, .first = m.first, .count = m.count};
 	registrar_reply(
@@ -252,8 +304,10 @@ static void
 on_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
 {
 	take_declare(r, f, job);
-	if (r->job[f->hdr.job] == job) /* its run may have ended */
-		registrar_gone_declare(r, f, job);
+	if (r->job[f->hdr.job] != job)
+		return; /* its run has ended */
+	registrar_gone_declare(r, f, job);
+	registrar_refused_declare(r, f, job);
 }
 
 /* Name the first worker that a table waits for. */
@@ -342,8 +396,10 @@ send_page(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job 
 		const struct pbox_layout_chunk *lc = &t->layout.chunk[i];
 		struct pbox_chunk_entry e = {
 			.chunk_id = t->first_chunk_id + i,
-			.endpoint =
-				(uint16_t)(lc->box << 8 | (lc->box == t->box ? lc->endpoint : 0)),
+			.endpoint = (uint16_t)(lc->box << 8 |
+					       (lc->box == t->box && lc->endpoint != PBOX_ELSEWHERE
+							       ? lc->endpoint
+							       : 0)),
 			.segments = lc->segments,
 			.elements = lc->elements,
 			.version = lowest_version(&t->chunk[i]),

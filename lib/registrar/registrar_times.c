@@ -22,6 +22,10 @@ struct job_times {
 		uint64_t ns, apart_ns;
 		uint16_t worker;
 	} heard[PBOX_MAX_BOXES];
+	/* At a box that does not decide: the latest round that has ended here, when that was, and how long after the one before. */
+	uint32_t round;
+	uint64_t ended_ns, apart_ns;
+	uint64_t took_ns; /* since when this box decides, if another one did before; else 0 */
 };
 
 static struct job_times *
@@ -94,11 +98,11 @@ registrar_times_lives(const struct pbox_registrar *r, const struct pbox_job *job
 
 	/* Workers say it some time after a round: a box of which nobody has said anything may well live. */
 	if (k->heard[box].ns == 0) {
-		ago = r->now_ns - job->begun_ns;
+		ago = r->now_ns - (k->took_ns != 0 ? k->took_ns : job->begun_ns);
 		if (ago >= LIVES_LEAST)
 			return 0;
 		return pbox_fail(err, EBUSY,
-			"box %u of job '%s' may live: this box has had the job for %.1f s, and no worker has said yet which boxes it ends rounds with. If box %u is dead: again in %.0f s, or with --force",
+			"box %u of job '%s' may live: this box has had the job, or has decided in it, for %.1f s, and no worker has said yet which boxes it ends rounds with. If box %u is dead: again in %.0f s, or with --force",
 			box, job->name, (double)ago / 1e9, box,
 			(double)(LIVES_LEAST - ago) / 1e9 + 1);
 	}
@@ -112,6 +116,44 @@ registrar_times_lives(const struct pbox_registrar *r, const struct pbox_job *job
 	return pbox_fail(err, EBUSY,
 		"box %u of job '%s' lives: worker %u has ended a round with it %.1f s ago, and what its optimiser has gathered there would be lost. To empty it: pbox-ctl drain %s %u. If it is dead: again in %.0f s, or with --force",
 		box, job->name, k->heard[box].worker, (double)ago / 1e9, job->name, box,
+		(double)(patience - ago) / 1e9 + 1);
+}
+
+void
+registrar_times_take(const struct pbox_registrar *r, struct pbox_job *job)
+{
+	times_of(job)->took_ns = r->now_ns;
+}
+
+void
+registrar_times_ended(const struct pbox_registrar *r, struct pbox_job *job, uint32_t round)
+{
+	struct job_times *k = times_of(job);
+
+	if (round == k->round)
+		return;
+	k->apart_ns = k->ended_ns != 0 ? r->now_ns - k->ended_ns : 0;
+	k->ended_ns = r->now_ns;
+	k->round = round;
+}
+
+int
+registrar_times_still(
+	const struct pbox_registrar *r, const struct pbox_job *job, struct pbox_error *err)
+{
+	const struct job_times *k = times_of(job);
+	uint64_t since = k->ended_ns != 0 ? k->ended_ns : job->begun_ns, ago = r->now_ns - since;
+	uint64_t patience = LIVES_ROUNDS * k->apart_ns;
+
+	if (patience < LIVES_LEAST)
+		patience = LIVES_LEAST;
+	if (patience > LIVES_MOST)
+		patience = LIVES_MOST;
+	if (ago >= patience)
+		return 0;
+	return pbox_fail(err, EBUSY,
+		"box %u of job '%s' may live: round %u has ended %.1f s ago. If it is dead: again in %.0f s, or with --force",
+		job->decider, job->name, k->round, (double)ago / 1e9,
 		(double)(patience - ago) / 1e9 + 1);
 }
 

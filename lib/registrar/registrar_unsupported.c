@@ -26,9 +26,7 @@ registrar_unsupported_declare(const struct pbox_declare *m, struct pbox_error *w
 
 	if (is_later(what, "discipline", pbox_discipline_later(m->discipline)) ||
 		is_later(what, "format", pbox_format_later(m->push_format)) ||
-		is_later(what, "format", pbox_format_later(m->pull_format)) ||
-		is_later(what, "flag",
-			(flags & ~PBOX_DECLARE_ARGS) == PBOX_DECLARE_MIXED ? "MIXED" : "?"))
+		is_later(what, "format", pbox_format_later(m->pull_format)))
 		return true;
 	if (args != 0 && (flags & PBOX_DECLARE_ARGS) != args) {
 		pbox_fail(what, PBOX_E_UNSUPPORTED,

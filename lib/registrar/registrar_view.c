@@ -241,6 +241,22 @@ pbox_why_oldest(const struct pbox_why *why, unsigned max, const struct pbox_why_
 	return n;
 }
 
+void
+pbox_registrar_view_homes(const struct pbox_job *job, struct pbox_homes_view *out)
+{
+	*out = (struct pbox_homes_view){
+		.epoch = job->map_epoch, .out = job->out, .decider = job->decider};
+	for (uint32_t k = 0; k < job->n_tables; k++) {
+		const struct pbox_table *t = &job->table[k]->t;
+
+		for (uint32_t i = 0; job->table[k]->built && t->plan != NULL && i < t->n_chunks;
+			i++) {
+			out->chunks[t->plan[i].box]++;
+			out->elements[t->plan[i].box] += t->layout.chunk[i].elements;
+		}
+	}
+}
+
 const struct registrar_part registrar_view_part = {
 	.name = "questions",
 	.mails = 1u << PBOX_MAIL_WHY,

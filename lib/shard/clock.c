@@ -76,8 +76,9 @@ answer_crc(struct pbox_shard *s, const struct target *g)
 	const struct pbox_table *t = g->st->t;
 
 	if (g->fragment->crc_is_old)
-		g->fragment->payload_crc = s->conf.reduce->crc32c(
-			0, shard_answer_at(g), pbox_payload_bytes(t->pull_format, g->elements));
+		g->fragment->payload_crc =
+			s->conf.reduce->crc32c(0, shard_answer_at(g, t->pull_format),
+				pbox_payload_bytes(t->pull_format, g->elements));
 	g->fragment->crc_is_old = false;
 	return g->fragment->payload_crc;
 }
@@ -112,7 +113,7 @@ answer_result(
 	out.hdr.length = (uint16_t)(bytes + t->vector);
 	out.hdr.format = t->pull_format;
 	out.hdr.held = held;
-	out.payload = shard_answer_at(g);
+	out.payload = shard_answer_at(g, t->pull_format);
 	out.payload_crc = answer_crc(s, g);
 	out.n_tail = t->vector;
 	out.tail = s->vector;

@@ -218,7 +218,7 @@ hold_pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame 
 	make_step(s, g, coefficient);
 	shard_count(s, PBOX_SS_RX_PULL);
 	pbox_stat_add(&g->j->member[f->hdr.worker].pulls, 1);
-	shard_send_result(s, g, f->hdr.worker, f->hdr.ts);
+	shard_send_result(s, g, f->hdr.worker, f->hdr.ts, true);
 	return true;
 }
 

@@ -49,12 +49,12 @@ struct pbox_staging {
 		oldest; /**< round of the least finished fragment of a table whose tensors go on together */
 	uint32_t laid_out;  /**< chunks */
 	uint16_t map_epoch; /**< of the job when it began: of a later map it is no copy */
-	unsigned arrays;    /**< parameters, and arrays of optimiser state */
+	unsigned arrays;    /**< parameters, and pbox_table_states() */
 	uint64_t elements;  /**< of an array: those of chunks that are here */
 	uint32_t n_chunks, n_fragments;
 	struct pbox_staging_chunk *chunk;
 	struct pbox_staging_fragment *fragment;
-	float *array[3]; /**< one after the other */
+	float *array[4]; /**< one after the other */
 	struct pbox_staging_shard shard[PBOX_MAX_SHARDS];
 };
 

@@ -9,6 +9,13 @@
 #include "hold.h"
 #include "verdict.h"
 
+/* Do its rounds have places by age? Where workers PUSH alone they send ahead of what is finished, as far as the table goes. */
+static inline bool
+is_lined(const struct target *g)
+{
+	return g->j->named || g->st->t->hold;
+}
+
 /* The record of the round in progress; NULL: all are taken. */
 static struct pbox_record *
 open_round(struct pbox_shard *s, const struct target *g)
@@ -23,14 +30,14 @@ open_round(struct pbox_shard *s, const struct target *g)
 		return NULL;
 	PBOX_ASSERT(!is_restoring(g) && r->arrived == 0);
 	r->round.folded = r->round.unverified = 0;
-	r->round.paced = r->round.up = r->round.sick = false;
+	r->round.paced = r->round.up = r->round.sick = r->round.mixed = false;
 	r->round.need = j->n_expected;
 	r->round.partial = j->n_expected != j->slots;
 	if (r->round.partial)
 		memcpy(r->expect, j->expected, slot_words(j) * sizeof(*r->expect));
 	r->level = 0;
+	r->listed = false;
 	if (__builtin_expect(j->named, 0)) {
-		r->listed = false;
 		r->level = PBOX_MAX_LEVEL;
 		memset(r->nodes, 0, slot_words(j) * sizeof(*r->nodes));
 	}
@@ -45,7 +52,7 @@ rounds_close(struct pbox_shard *s, const struct target *g)
 	PBOX_ASSERT(!is_restoring(g));
 	if (__builtin_expect(r->round.paced, 0))
 		rounds_pace_remove(s, g->j, r);
-	if (__builtin_expect(g->j->named, 0) && r->listed)
+	if (__builtin_expect(is_lined(g), 0) && r->listed)
 		rounds_line_leave(g->j, r);
 	rounds_unfold(g->j, r, 0);
 	shard_record_close(s, g->j, g->fragment);
@@ -84,6 +91,14 @@ is_surplus(const struct pbox_shard *s, const struct target *g, struct slots n, u
 	       !completes_alone(s, g, worker);
 }
 
+/* Its payload may be fp32 where others are not. */
+static __attribute__((noinline, cold)) void
+note_wide(struct pbox_record *r, struct contribution *c, const struct pbox_frame *f)
+{
+	c->wide = f->hdr.length > 0 && f->hdr.format == PBOX_FMT_FP32;
+	r->round.mixed |= c->wide;
+}
+
 /* Put a first contribution into the round; false when there is no room to hold it. */
 static inline __attribute__((always_inline)) bool
 keep_contribution(
@@ -99,11 +114,13 @@ keep_contribution(
 	c->weight = pbox_push_samples(&f->hdr);
 	c->unverified = f->unverified;
 	c->level = (uint8_t)n.level;
+	if (__builtin_expect(g->st->t->mixed, 0))
+		note_wide(r, c, f);
 	if (n.named)
 		c->worker = f->hdr.worker;
 	if (n.named && n.level < r->level)
 		r->level = c->level;
-	if (n.named && !r->listed)
+	if (is_lined(g) && !r->listed)
 		rounds_line_enter(j, r);
 	r->round.unverified += f->unverified;
 	slots_come(r, n);
@@ -128,11 +145,23 @@ keep_contribution(
 	return false;
 }
 
+/* R13.7: a difference is of use to who holds the version before the one that it asks for. */
+static inline bool
+wants_whole(const struct pbox_frame *f)
+{
+	return (f->hdr.flags & PBOX_F_LATEST) != 0 || pbox_copy_age_get(&f->hdr) != 1;
+}
+
 /* Remember whom to answer when the round is finished. */
 static void
-want_result(struct pbox_shard *s, struct pbox_record *r, const struct pbox_frame *f)
+want_result(struct pbox_shard *s, const struct target *g, struct pbox_record *r,
+	const struct pbox_frame *f)
 {
 	unsigned w = f->hdr.worker;
+
+	/* as it was asked last: another process may have the number */
+	if (__builtin_expect(g->c->replica != NULL, 0))
+		r->from[w].whole = wants_whole(f);
 
 	if (!pbox_bit_get(r->want, w)) {
 		r->from[w].ts = f->hdr.ts;
@@ -238,7 +267,7 @@ contribute_now(
 	verdict_counts(s, g, f, g->verdict);
 	count_contribution(s, &g->j->member[f->hdr.worker], g->j->repeat_ns, f);
 	if (f->hdr.type == PBOX_PUSHPULL) {
-		want_result(s, r, f);
+		want_result(s, g, r, f);
 	} else { /* no result will say when it was sent, and copies of it keep no lease */
 		verdict_heard(s, g->j, f);
 		rounds_push_ok(s, g, f);
@@ -271,6 +300,8 @@ replace_contribution(
 	c->handle = f->handle;
 	c->weight = pbox_push_samples(&f->hdr);
 	c->unverified = false;
+	if (g->st->t->mixed)
+		note_wide(r, c, f);
 	if (n.named)
 		c->worker = f->hdr.worker;
 	r->payload[n.first] = f->payload;
@@ -294,7 +325,7 @@ repeated_now(
 	if (f->hdr.type == PBOX_PUSH) {
 		rounds_push_ok(s, g, f);
 	} else {
-		want_result(s, g->fragment->record, f);
+		want_result(s, g, g->fragment->record, f);
 		shard_send_wait(s, g, f);
 	}
 	return held;
@@ -317,7 +348,7 @@ repeated_done(struct pbox_shard *s, const struct target *g, const struct pbox_fr
 	else if (is_void(g->fragment))
 		shard_send_error(s, g, f, PBOX_E_LOST);
 	else
-		shard_send_result(s, g, f->hdr.worker, f->hdr.ts);
+		shard_send_result(s, g, f->hdr.worker, f->hdr.ts, wants_whole(f));
 }
 
 static bool
@@ -403,7 +434,7 @@ late_now(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 		return false;
 	}
 	if (r != NULL)
-		want_result(s, r, f);
+		want_result(s, g, r, f);
 	shard_send_wait(s, g, f);
 	return false;
 }
@@ -534,7 +565,7 @@ rounds_pull(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 	pbox_stat_add(&g->j->member[f->hdr.worker].pulls, 1);
 	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, has_lost(g, f, ahead));
 	if (answer) {
-		shard_send_result(s, g, f->hdr.worker, f->hdr.ts);
+		shard_send_result(s, g, f->hdr.worker, f->hdr.ts, wants_whole(f));
 		return;
 	}
 	if (none) {
@@ -547,7 +578,7 @@ rounds_pull(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 	if (!latest && (initialised(g) || ahead == 0))
 		r = open_round(s, g);
 	if (r != NULL && (initialised(g) || latest || ahead == 0))
-		want_result(s, r, f);
+		want_result(s, g, r, f);
 	shard_send_wait(s, g, f);
 }
 

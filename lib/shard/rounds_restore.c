@@ -95,8 +95,11 @@ take_payload(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 
 	s->conf.reduce->unpack(
 		pbox_chunk_frag_param(t, g->c, g->frag), f->payload, format, g->elements);
-	if (format != t->pull_format)
-		g->fragment->plain = 1;
+	if (pbox_table_differs(t)) { /* workers may hold something else as this version */
+		shard_replica_begins(g);
+		g->fragment->plain = PBOX_PLAIN_NEXT;
+	} else if (format != t->pull_format)
+		g->fragment->plain = PBOX_PLAIN_THIS;
 	else if (wire != NULL)
 		memcpy(wire, f->payload, f->hdr.length);
 	g->fragment->payload_crc = pbox_crc32c(0, f->payload, f->hdr.length);
@@ -128,7 +131,8 @@ decide(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	if (has)
 		take_payload(s, g, f);
 	/* a residual of an earlier version has been said since */
-	if (g->st->t->boxes > 1 || pbox_format_is_block(g->st->t->pull_format))
+	if (g->st->t->boxes > 1 || (g->st->t->mode == PBOX_MODE_ALLREDUCE &&
+					   pbox_format_is_block(g->st->t->pull_format)))
 		forget_state(g);
 	needed = h.version != 0 && (h.lower || g->st->t->mode == PBOX_MODE_OPTIMISER);
 	fragment->version = h.version;

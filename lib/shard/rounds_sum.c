@@ -65,6 +65,16 @@ gather(const struct pbox_record *r, unsigned end, const void **out)
 	return n;
 }
 
+/* Which of n sources up to slot end - 1 are fp32: gather() has put them so, and where frames name no nodes r->level is 0. */
+static __attribute__((noinline, cold)) const bool *
+wide_sources(struct pbox_shard *s, const struct pbox_record *r, unsigned end, unsigned n)
+{
+	memset(s->wide, 0, n * sizeof(*s->wide));
+	for (unsigned slot = r->round.folded; (slot = bits_next(r->nodes, slot, end)) < end; slot++)
+		s->wide[(slot - r->round.folded) >> r->level] = r->from[slot].wide;
+	return s->wide;
+}
+
 /* What a sum of slots `first` to end - 1 is made of: the folded nodes among them, then the contributions. */
 static struct pbox_sources
 sources(struct pbox_shard *s, const struct target *g, unsigned first, unsigned end)
@@ -91,6 +101,8 @@ sources(struct pbox_shard *s, const struct target *g, unsigned first, unsigned e
 		src.src = s->present;
 		src.base = r->round.folded >> r->level;
 	}
+	if (__builtin_expect(r->round.mixed, 0))
+		src.wide = wide_sources(s, r, end, src.n);
 	if (g->st->t->op == PBOX_OP_WEIGHTED_MEAN) { /* then r->level is 0 */
 		for (unsigned i = 0; i < src.n; i++)
 			s->weight[i] = (float)r->from[r->round.folded + i].weight;
@@ -141,13 +153,14 @@ bool
 rounds_verify(struct pbox_shard *s, const struct target *g, unsigned first, unsigned end)
 {
 	struct pbox_record *r = g->fragment->record;
-	size_t bytes = pbox_payload_bytes(g->st->t->push_format, g->elements);
 	unsigned had = r->arrived;
 
 	/* what is folded was intact, and its packets are gone */
 	for (unsigned i = first > r->round.folded ? first : r->round.folded; i < end; i++)
 		if (pbox_bit_get(r->nodes, i) && r->from[i].unverified &&
-			!pbox_reduce_intact(r->payload[i], bytes, PBOX_HDR_LEN))
+			!pbox_reduce_intact(r->payload[i],
+				pbox_payload_bytes(shard_push_format(g, i), g->elements),
+				PBOX_HDR_LEN))
 			rounds_forget(s, g, i);
 	return r->arrived == had;
 }
@@ -289,6 +302,17 @@ spare_for(const struct target *g)
 	return g->elements == g->st->t->frag_elements ? g->st->spare[g->c->endpoint] : NULL;
 }
 
+/* R13.7: the version that was published has no codes, or they are of no use: answers are of the replica itself. Where there
+ * are none it is the parameters. */
+static __attribute__((noinline, cold)) void
+publish_whole(const struct target *g, bool codes)
+{
+	if (!codes)
+		shard_replica_begins(g);
+	g->fragment->plain = PBOX_PLAIN_THIS;
+	g->fragment->payload_crc = pbox_crc32c(0, shard_replica(g), g->elements * sizeof(float));
+}
+
 /* All that are waited for have contributed: sum, optimise, publish, answer. False: some of them
  * were damaged, and are waited for again. */
 static inline __attribute__((always_inline)) bool
@@ -304,6 +328,8 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rec
 	float *now = pbox_chunk_frag_param(t, g->c, g->frag), *spare = spare_for(g);
 	size_t first = (size_t)g->frag * t->frag_elements;
 	uint64_t samples = samples_of(j, r);
+	bool differs = g->c->replica != NULL, codes = false,
+	     strange = differs && g->fragment->plain == PBOX_PLAIN_NEXT;
 	struct pbox_update u = {
 		.reduce = s->conf.reduce,
 		.optim = s->conf.optim,
@@ -317,6 +343,8 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rec
 		.wire_elem = t->pull_format,
 		.residual =
 			t->optimiser == PBOX_OPT_NONE && g->c->s0 != NULL ? g->c->s0 + first : NULL,
+		.replica = differs ? shard_replica(g) : NULL,
+		.codes = &codes,
 		.scratch = spare != NULL ? spare : s->scratch,
 		.answer_crc = &g->fragment->payload_crc,
 	};
@@ -343,6 +371,8 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rec
 	}
 	PBOX_ASSERT(r->arrived == r->round.need && r->arrived <= n && !is_restoring(g));
 	rounds_publish(s, g, round, r->arrived, samples);
+	if (__builtin_expect(differs && (strange || !codes), 0))
+		publish_whole(g, codes);
 	rounds_release(s, j, r, r->round.folded, n);
 	shard_send_results(s, g);
 	rounds_close(s, g);
@@ -480,6 +510,9 @@ void
 rounds_line_enter(struct pbox_shard_job *j, struct pbox_record *r)
 {
 	PBOX_ASSERT(!r->listed);
+	/* its first table in two phases: what one round needs, as in a job with slots */
+	if (j->acc_kept == 0)
+		j->acc_kept = j->slots > 1 ? 32 - (unsigned)__builtin_clz(j->slots - 1u) : 1;
 	r->listed = true;
 	r->newer = NULL;
 	r->older = j->newest;

@@ -168,6 +168,8 @@ check_payload(const struct pbox_frame *f, const struct target *g)
 			return 0; /* forbidden, too */
 		format = PBOX_FMT_FP32;
 	}
+	if (__builtin_expect(t->mixed, 0) && h->format == PBOX_FMT_FP32)
+		format = PBOX_FMT_FP32;
 	if (h->format != format ||
 		(pbox_format_is_block(format) && h->fmt_arg != pbox_format_arg(format)))
 		return PBOX_SS_DROP_FORMAT;

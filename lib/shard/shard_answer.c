@@ -37,20 +37,29 @@ shard_answer_address(
 }
 
 const void *
-shard_answer_at(const struct target *g)
+shard_answer_at(const struct target *g, unsigned format)
 {
 	const struct pbox_table *t = g->st->t;
 
-	if (g->c->wire != NULL && shard_answer_format(g) == t->pull_format) /* bf16, fp16, blocks */
+	if (g->c->wire != NULL && format == t->pull_format) /* bf16, fp16, blocks */
 		return pbox_chunk_frag_wire(t, g->c, g->frag);
+	if (g->c->replica != NULL)
+		return shard_replica(g);
 	return pbox_chunk_frag_param(t, g->c, g->frag);
 }
 
-/* What all answers with the current version of a fragment have in common. */
-static struct pbox_send
-shard_answer_result(const struct pbox_shard *s, const struct target *g)
+/* Are there codes of the version, and is it asked for as a difference by some, and by others not? */
+static bool
+may_differ(const struct target *g)
 {
-	unsigned format = shard_answer_format(g);
+	return g->c->replica != NULL && g->fragment->plain == PBOX_PLAIN_NOT;
+}
+
+/* What all answers with the current version of a fragment have in common. whole: of one that may differ, in fp32. */
+static inline __attribute__((always_inline)) struct pbox_send
+shard_answer_result(const struct pbox_shard *s, const struct target *g, bool whole)
+{
+	unsigned format = whole ? shard_copy_format(g->st->t) : shard_answer_format(g);
 	const struct pbox_result_rounds m = {
 		.version = g->fragment->version,
 		.samples = g->fragment->samples,
@@ -70,11 +79,13 @@ shard_answer_result(const struct pbox_shard *s, const struct target *g)
 				.fmt_arg = (uint8_t)pbox_format_arg(format),
 				.prio = g->j->edition,
 			},
-		.payload = shard_answer_at(g),
+		.payload = shard_answer_at(g, format),
 		.payload_crc = g->fragment->payload_crc,
 		.shared = true,
 	};
 
+	if (__builtin_expect(whole, 0))
+		out.payload_crc = pbox_crc32c(0, out.payload, out.hdr.length);
 	pbox_result_rounds_put(&out.hdr, &m);
 	return out;
 }
@@ -148,33 +159,38 @@ shard_send_batch(struct pbox_shard *s)
 	if (s->n_batched == 0)
 		return;
 	PBOX_ASSERT(s->n_batched <= SHARD_RECEIVERS && !is_restoring(&s->batch));
-	out = shard_answer_result(s, &s->batch);
+	out = shard_answer_result(s, &s->batch, s->batch_whole);
 	send_result(s, &s->batch, &out, s->batch_to, s->n_batched);
 	s->n_batched = 0;
 }
 
 void
-shard_send_result(struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts)
+shard_send_result(
+	struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts, bool whole)
 {
+	whole = whole && may_differ(g);
 	if (!is_reachable(s, g, worker))
 		return;
 	if (s->n_batched == SHARD_RECEIVERS ||
-		(s->n_batched > 0 && s->batch.fragment != g->fragment))
+		(s->n_batched > 0 && (s->batch.fragment != g->fragment || s->batch_whole != whole)))
 		shard_send_batch(s);
-	if (s->n_batched == 0)
+	if (s->n_batched == 0) {
 		s->batch = *g;
+		s->batch_whole = whole;
+	}
 	PBOX_ASSERT(s->batch.fragment == g->fragment && s->batch.j == g->j);
 	s->batch_to[s->n_batched++] =
 		receiver(&g->j->member[worker], peer_of(s, g, worker), worker, ts, 0);
 }
 
-void
-shard_send_results(struct pbox_shard *s, const struct target *g)
+/* To those that want it; differs: of these to those that want it whole, or not. */
+static inline __attribute__((always_inline)) void
+send_wanted(struct pbox_shard *s, const struct target *g, bool differs, bool whole)
 {
 	const struct pbox_record *r = g->fragment->record;
 	unsigned n = 0;
 	uint32_t now_us = (uint32_t)(s->now_ns / 1000);
-	struct pbox_send out = shard_answer_result(s, g);
+	struct pbox_send out = shard_answer_result(s, g, whole);
 	const struct shard_peer *peer = peer_of(s, g, 0);
 	struct pbox_send_to to[SHARD_RECEIVERS];
 
@@ -186,6 +202,8 @@ shard_send_results(struct pbox_shard *s, const struct target *g)
 
 			if (__builtin_expect(p->token != token(g->j, w), 0))
 				continue;
+			if (differs && r->from[w].whole != whole)
+				continue;
 			atomic_store_explicit(&m->ts, r->from[w].ts, memory_order_relaxed);
 			to[n++] = receiver(m, p, w, r->from[w].ts, now_us - r->from[w].at_us);
 			if (n == SHARD_RECEIVERS) {
@@ -195,6 +213,29 @@ shard_send_results(struct pbox_shard *s, const struct target *g)
 		}
 	if (n > 0)
 		send_result(s, g, &out, to, n);
+}
+
+/* As differences, and whole. */
+static __attribute__((noinline, cold)) void
+send_wanted_differing(struct pbox_shard *s, const struct target *g)
+{
+	const struct pbox_record *r = g->fragment->record;
+	bool any = false;
+
+	send_wanted(s, g, true, false);
+	for (unsigned w = 0; w < g->j->job->workers; w++)
+		any |= pbox_bit_get(r->want, w) && r->from[w].whole;
+	if (any)
+		send_wanted(s, g, true, true);
+}
+
+void
+shard_send_results(struct pbox_shard *s, const struct target *g)
+{
+	if (__builtin_expect(may_differ(g), 0))
+		send_wanted_differing(s, g);
+	else
+		send_wanted(s, g, false, false);
 }
 
 static void

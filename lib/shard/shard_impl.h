@@ -69,7 +69,9 @@ struct contribution {
 		uint32_t bound;  /* clock.c: of a pull that waits */
 	};
 	uint32_t ts, at_us; /* of the wish */
-	bool unverified;
+	bool unverified : 1;
+	bool wide : 1; /* with round.mixed: its payload is fp32, not in the push format (R13.9) */
+	bool whole : 1; /* of the wish: the result itself, not a difference to the one before (R13.7) */
 	uint8_t level;   /* of the node that it is */
 	uint16_t worker; /* that brought it; in jobs with slots alone */
 };
@@ -108,6 +110,7 @@ struct pbox_record {
 			bool paced; /* complete, and in the line of those that end at the job's rate */
 			bool up; /* complete and summed, and waits for the upper box (rounds_up.c) */
 			bool sick;                 /* it is known why its sums are not finite */
+			bool mixed;                /* contributions are wide, or were */
 			struct pbox_record *later; /* in that line: the next one */
 		} round;
 		struct record_restoring {
@@ -277,6 +280,7 @@ struct pbox_shard {
 	} pushed[PBOX_SHARD_BURST];
 	/* Results that were asked for in a row, all of one fragment. */
 	unsigned n_batched;
+	bool batch_whole;
 	struct target batch;
 	struct pbox_send_to batch_to[SHARD_RECEIVERS];
 	bool intact; /* of the sum that is made: its contributions are; */
@@ -293,6 +297,7 @@ struct pbox_shard {
 	const void *
 		present[PBOX_MAX_SLOTS]; /* its sources, where they are not one a slot, and those */
 	const void *ahead[PBOX_MAX_SLOTS]; /* of the next one */
+	bool wide[PBOX_MAX_SLOTS];         /* which of them are fp32, in a round that is mixed */
 	const float *acc[PBOX_NODES_MAX];  /* the sums that it begins with, the last at the end */
 	/* a sum that is not verified yet */
 	float scratch[FRAGMENT_MAX] __attribute__((aligned(PBOX_CACHE_LINE)));
@@ -313,6 +318,30 @@ shard_answer_format(const struct target *g)
 	return __builtin_expect(g->fragment->plain, 0) && pbox_format_is_block(t->pull_format)
 		       ? PBOX_FMT_FP32
 		       : t->pull_format;
+}
+
+/* Of the contribution that begins with the slot. */
+static inline unsigned
+shard_push_format(const struct target *g, unsigned slot)
+{
+	const struct pbox_record *r = g->fragment->record;
+
+	return __builtin_expect(r->round.mixed, 0) && r->from[slot].wide ? PBOX_FMT_FP32
+									 : g->st->t->push_format;
+}
+
+/* What workers have of its parameters (R13.7), of a table that has it. */
+static inline float *
+shard_replica(const struct target *g)
+{
+	return g->c->replica + (size_t)g->frag * g->st->t->frag_elements;
+}
+/* It is the parameters, and a worker that holds something else gets it whole. */
+static inline void
+shard_replica_begins(const struct target *g)
+{
+	memcpy(shard_replica(g), pbox_chunk_frag_param(g->st->t, g->c, g->frag),
+		g->elements * sizeof(float));
 }
 
 static inline struct shard_peer *
@@ -456,8 +485,9 @@ void shard_staging_after(struct pbox_shard *s, struct pbox_staging *staging, con
 	__attribute__((cold));
 
 /* Answers (shard_answer.c). ts: of the frame that is answered. */
-/* At the end of the burst at the latest, and before the fragment gets a new version. */
-void shard_send_result(struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts);
+/* At the end of the burst at the latest, and before the fragment gets a new version. whole: not as a difference (R13.7). */
+void shard_send_result(
+	struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts, bool whole);
 void shard_send_batch(struct pbox_shard *s);
 /* A RESULT to one worker, which the caller has made: its payload is copied. */
 void shard_send_copy(
@@ -490,7 +520,7 @@ shard_answer(const struct target *g, uint8_t type, uint32_t ts)
 		.hdr = {.type = type, .chunk = g->chunk, .frag = g->frag, .ts = ts}};
 }
 
-/* Where answers read the fragment's payload. */
-const void *shard_answer_at(const struct target *g);
+/* Where answers in that format read the fragment's payload. */
+const void *shard_answer_at(const struct target *g, unsigned format);
 
 #endif /* SHARD_IMPL_H */

@@ -75,6 +75,7 @@ comes(struct pbox_shard *s, struct target *g, const struct pbox_move *m)
 		c->param = m->memory.param;
 		c->s0 = m->memory.s0;
 		c->s1 = m->memory.s1;
+		c->replica = m->memory.replica;
 		c->wire = m->memory.wire;
 		c->fragment = m->memory.fragment;
 	}

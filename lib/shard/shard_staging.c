@@ -145,11 +145,10 @@ copy_fragment(struct pbox_staging *staging, const struct pbox_chunk *c, uint32_t
 	struct pbox_staging_fragment *to = &staging->fragment[staging->chunk[chunk].fragment + f];
 	size_t first = (size_t)f * t->frag_elements, n = pbox_chunk_frag_elements(t, c, f);
 	size_t at = staging->chunk[chunk].element + first;
-	const float *const state[] = {c->s0, c->s1};
 
 	stream(staging->array[0] + at, pbox_chunk_frag_param(t, c, f), n);
 	for (unsigned a = 1; a < staging->arrays; a++)
-		stream(staging->array[a] + at, state[a - 1] + first, n);
+		stream(staging->array[a] + at, pbox_chunk_state(t, c, a) + first, n);
 	to->version = c->fragment[f].version;
 	to->samples = c->fragment[f].samples;
 	to->contributors = c->fragment[f].contributors;

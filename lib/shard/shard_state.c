@@ -22,7 +22,7 @@ piece_of(const struct target *g, unsigned array, uint32_t offset)
 		return NULL;
 	if (array == 0)
 		return pbox_chunk_frag_param(t, g->c, g->frag) + offset;
-	return (array == 1 ? g->c->s0 : g->c->s1) + at + offset;
+	return pbox_chunk_state(t, g->c, array) + at + offset;
 }
 
 static uint32_t
@@ -44,7 +44,7 @@ stands(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 		shard_send_unready(s, g, f);
 	else if (ahead != 0)
 		shard_count(s, ahead < 0 ? PBOX_SS_DROP_ROUND_STALE : PBOX_SS_DROP_ROUND_FUTURE);
-	else if (piece_of(g, m.array, 0) == NULL)
+	else if (m.array > pbox_optim_states(g->st->t->optimiser)) /* a replica is no worker's */
 		shard_count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
 	else
 		return true;
@@ -118,13 +118,15 @@ shard_refresh_answer(struct pbox_shard *s, const struct target *g)
 	const struct pbox_table *t = g->st->t;
 	uint8_t *wire = pbox_chunk_frag_wire(t, g->c, g->frag);
 
-	if (pbox_format_is_block(t->pull_format)) /* codes are made once, of a sum */
-		g->fragment->plain = 1;
+	if (pbox_table_differs(t))
+		g->fragment->plain = PBOX_PLAIN_NEXT;
+	else if (pbox_format_is_block(t->pull_format)) /* codes are made once, of a sum */
+		g->fragment->plain = PBOX_PLAIN_THIS;
 	else if (wire != NULL)
 		s->conf.reduce->pack(
 			wire, t->pull_format, pbox_chunk_frag_param(t, g->c, g->frag), g->elements);
-	g->fragment->payload_crc = pbox_crc32c(
-		0, shard_answer_at(g), pbox_payload_bytes(shard_answer_format(g), g->elements));
+	g->fragment->payload_crc = pbox_crc32c(0, shard_answer_at(g, shard_answer_format(g)),
+		pbox_payload_bytes(shard_answer_format(g), g->elements));
 }
 
 /* Write the elements that an INIT brings. */
@@ -155,6 +157,8 @@ static void
 open_fragment(struct pbox_shard *s, const struct target *g)
 {
 	PBOX_ASSERT(g->st->t->mode == PBOX_MODE_OPTIMISER && !g->fragment->has_result);
+	if (g->c->replica != NULL)
+		shard_replica_begins(g);
 	shard_refresh_answer(s, g);
 	g->fragment->has_result = 1;
 	g->fragment->closed = 0;
@@ -234,6 +238,8 @@ shard_give(struct pbox_shard *s, const struct target *g, const struct pbox_frame
 	shard_send_batch(s);
 	PBOX_ASSERT(g->fragment->closed == 0 && m.version == g->fragment->version);
 	write_piece(g, f, piece_of(g, m.array, m.offset));
+	if (m.array == 0 && g->c->replica != NULL)
+		shard_replica_begins(g);
 	if (m.array == 0)
 		shard_refresh_answer(s, g);
 	send_init_ok(s, g, f);

@@ -86,8 +86,9 @@ sick_look(struct pbox_shard *s, const struct target *g, const struct pbox_source
 
 	for (unsigned slot = r->round.folded; (slot = bits_next(r->nodes, slot, end)) < end;
 		slot++) {
-		const struct pbox_sources one = {
-			.src = &r->payload[slot], .n = 1, .elem = g->st->t->push_format};
+		const struct pbox_sources one = {.src = &r->payload[slot],
+			.n = 1,
+			.elem = (enum pbox_format)shard_push_format(g, slot)};
 		unsigned w = g->j->named ? r->from[slot].worker : slot;
 
 		if (!sick_counts(g, slot) || (element = first_bad(s, g, one, &kind)) == g->elements)

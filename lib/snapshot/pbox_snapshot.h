@@ -21,7 +21,7 @@
 #define PBOX_SNAPSHOT_NAME 64 /**< bytes of a job's or tensor's name, with its NUL */
 #define PBOX_SNAPSHOT_HYPERS \
 	13 /**< values of a schedule entry: ids 1 to 13 of SET; 0 for those that there are not */
-#define PBOX_SNAPSHOT_ARRAYS 3   /**< parameters, s0, s1 */
+#define PBOX_SNAPSHOT_ARRAYS 4   /**< parameters, s0, s1, replica */
 #define PBOX_SNAPSHOT_PATH   512 /**< longest name of a snapshot with its directory */
 /** Version of the format that is written. Those from 1 on are read: what they do not have is 0. */
 #define PBOX_SNAPSHOT_VERSION 5
@@ -74,7 +74,7 @@ struct pbox_snapshot_meta {
 	uint64_t run;        /**< number of the job's run (protocol.md, section 12); 0: not known */
 	uint16_t workers;
 	uint8_t mode, op, optimiser, push_format, pull_format;
-	uint8_t arrays; /**< 1 + arrays of optimiser state */
+	uint8_t arrays; /**< 1 + arrays of optimiser state, and the residual or replica of a format of blocks */
 	uint32_t frag_elements;
 	uint64_t elements; /**< of one array: those of all chunks */
 	/** Of a job at several boxes the file has the chunks of one of them, in their order; by the map of that epoch. boxes 0: it has all. */

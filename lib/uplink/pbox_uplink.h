@@ -44,6 +44,12 @@ struct pbox_uplink *pbox_uplink_create(
 	const struct pbox_uplink_conf *conf, struct pbox_worker_ops *port, uint64_t now);
 void pbox_uplink_destroy(struct pbox_uplink *u);
 
+/** A worker has asked to join the run. Until one is a member of it the uplink joins when that is called, and never by a clock: else the run
+ * of a start whose processes are dead would end the one after it. */
+void pbox_uplink_ask(struct pbox_uplink *u, uint64_t now);
+/** One is: it joins again by itself. */
+void pbox_uplink_begin(struct pbox_uplink *u);
+
 enum pbox_uplink_state {
 	PBOX_UPLINK_JOINING,
 	PBOX_UPLINK_MEMBER, /**< of the run, at the upper box */
@@ -51,6 +57,8 @@ enum pbox_uplink_state {
 };
 enum pbox_uplink_state pbox_uplink_state(const struct pbox_uplink *u);
 const char *pbox_uplink_error(const struct pbox_uplink *u);
+/** It has failed, and another one may not: datagrams were lost while it looked for the way to the upper box, and it was no member yet. */
+bool pbox_uplink_may_pass(const struct pbox_uplink *u);
 /** Frames in flight that the upper box has granted at each of its endpoints; 0: not yet. */
 unsigned pbox_uplink_window(const struct pbox_uplink *u);
 
@@ -69,6 +77,10 @@ int pbox_uplink_table(
 	struct pbox_uplink *u, const struct pbox_table *t, bool restored, struct pbox_error *err);
 /** 1: it is mapped; 0: not yet; below: it cannot be, with @p err. */
 int pbox_uplink_table_state(const struct pbox_uplink *u, uint32_t table, struct pbox_error *err);
+
+/** All fragments of a table that was restored have a version. The uplink reports them to the upper box (section 10), and sends no sum of the
+ * table before that is done. They stay as they are until the first sum of each has come back. @p t  is read now */
+void pbox_uplink_restored(struct pbox_uplink *u, const struct pbox_table *t);
 
 /** A sum of a table that is mapped goes up. Its value is the uplink's until it comes back. */
 void pbox_uplink_up(struct pbox_uplink *u, const struct pbox_up *up);

@@ -54,6 +54,9 @@ void pbox_uplinks_end(
 /** -EINPROGRESS. */
 int pbox_uplinks_restore(struct pbox_uplinks *s, const struct pbox_job *job,
 	const struct pbox_table *t, bool restoring);
+/** Its shards have restored the table. */
+void pbox_uplinks_restored(
+	struct pbox_uplinks *s, const struct pbox_job *job, const struct pbox_table *t);
 void pbox_uplinks_restore_cancel(
 	struct pbox_uplinks *s, const struct pbox_job *job, uint32_t table);
 void pbox_uplinks_restore_text(const struct pbox_uplinks *s, const struct pbox_job *job,

@@ -18,7 +18,7 @@
 
 /* Nobody has asked to join its run for so long, and there is no job: it leaves. */
 #define UNASKED_NS UINT64_C(30000000000)
-/* So long an uplink that has failed answers for its run; then a JOIN tries again. */
+/* So long an uplink that has failed answers for its run; then a JOIN tries again. Where that may pass, JOINs wait meanwhile. */
 #define FAILED_NS UINT64_C(1000000000)
 
 struct link {
@@ -27,18 +27,27 @@ struct link {
 	struct pbox_worker_ops port;
 	char job[PBOX_NAME_LEN];
 	uint8_t run[PBOX_RUN_LEN];
-	const struct pbox_job *of; /* NULL: none yet, or not any more */
-	uint64_t asked_ns, due;
-	bool ended; /* it leaves */
-	bool told;  /* that it has failed */
+	const struct pbox_job *of;         /* NULL: none yet, or not any more */
+	uint64_t asked_ns, failed_ns, due; /* failed_ns 0: it has not */
+	bool ended;                        /* it leaves */
+	bool told;                         /* that it has failed */
 	bool has_down;
 	struct pbox_up down; /* there was no room for it */
 	uint64_t loading[PBOX_MAX_TABLES / 64], cancelled[PBOX_MAX_TABLES / 64];
 };
 
+/* Runs that have made way for another one while no worker had joined (R12.4). */
+struct ended {
+	char job[PBOX_NAME_LEN];
+	uint8_t run[PBOX_RUN_LEN];
+};
+#define ENDED 16
+
 struct pbox_uplinks {
 	struct pbox_uplinks_conf conf;
 	struct link link[PBOX_UPLINKS];
+	struct ended ended[ENDED];
+	unsigned n_ended;
 };
 
 struct pbox_uplinks *
@@ -98,6 +107,15 @@ link_of_run(struct pbox_uplinks *s, const char *job, const uint8_t *run)
 	return NULL;
 }
 
+static void
+link_end(struct link *l, bool leaves, uint64_t now)
+{
+	l->of = NULL;
+	l->ended = true;
+	l->has_down = false;
+	pbox_uplink_leave(l->u, leaves, now);
+}
+
 /* ---- for the registrar --------------------------------------------------------------------------- */
 
 static struct link *
@@ -105,13 +123,13 @@ link_begin(struct pbox_uplinks *s, const struct pbox_registrar_uplink *run, uint
 	struct pbox_error *err)
 {
 	struct pbox_uplink_conf c = {.job = run->job,
-		.secret = run->conf->secret_len > 0 ? run->conf->secret : "",
 		.host = s->conf.host,
 		.rack = s->conf.rack.rack,
 		.racks = s->conf.rack.racks,
 		.slots = run->slots,
 		.upper = s->conf.upper};
 	struct link *l = s->link;
+	char *secret;
 
 	while (l < s->link + PBOX_UPLINKS && l->u != NULL)
 		l++;
@@ -131,10 +149,44 @@ link_begin(struct pbox_uplinks *s, const struct pbox_registrar_uplink *run, uint
 	memcpy(c.run, run->run, sizeof(c.run));
 	snprintf(l->job, sizeof(l->job), "%s", run->job);
 	memcpy(l->run, run->run, sizeof(l->run));
-	l->u = pbox_uplink_create(&c, &l->port, now);
+	/* that of a job that is there does not end with a zero */
+	secret = strndup(run->conf->secret_len > 0 ? run->conf->secret : "", run->conf->secret_len);
+	c.secret = secret;
+	if (secret != NULL)
+		l->u = pbox_uplink_create(&c, &l->port, now);
 	if (l->u == NULL)
 		pbox_fail(err, EAGAIN, "no memory for an uplink");
+	if (secret != NULL)
+		explicit_bzero(secret, run->conf->secret_len);
+	free(secret);
 	return l->u != NULL ? l : NULL;
+}
+
+static bool
+run_has_ended(const struct pbox_uplinks *s, const struct pbox_registrar_uplink *run)
+{
+	for (unsigned i = 0; i < ENDED; i++)
+		if (strcmp(s->ended[i].job, run->job) == 0 &&
+			memcmp(s->ended[i].run, run->run, PBOX_RUN_LEN) == 0)
+			return true;
+	return false;
+}
+
+/* Another run of the job comes, as R12.3 has it. What was to be its uplink would join above as one that is alive, and end this run. */
+static void
+others_end(struct pbox_uplinks *s, const struct pbox_registrar_uplink *run, uint64_t now)
+{
+	for (unsigned i = 0; i < PBOX_UPLINKS; i++) {
+		struct link *l = &s->link[i];
+		struct ended *e = &s->ended[s->n_ended % ENDED];
+
+		if (l->u == NULL || l->ended || l->of != NULL || strcmp(l->job, run->job) != 0)
+			continue;
+		memcpy(e->job, l->job, sizeof(e->job));
+		memcpy(e->run, l->run, sizeof(e->run));
+		s->n_ended++;
+		link_end(l, true, now);
+	}
 }
 
 int
@@ -144,16 +196,24 @@ pbox_uplinks_uplink(struct pbox_uplinks *s, const struct pbox_registrar_uplink *
 	struct link *l = link_of_run(s, run->job, run->run);
 	char upper[INET_ADDRSTRLEN] = "";
 
-	if (l == NULL)
+	if (run_has_ended(s, run)) {
+		pbox_fail(err, EIO, "another run of job '%s' has begun", run->job);
+		return -EIO;
+	}
+	if (l == NULL) {
+		others_end(s, run, now);
 		l = link_begin(s, run, now, err);
+	}
 	if (l == NULL)
 		return -EAGAIN;
 	l->asked_ns = now;
+	l->due = 0;
+	pbox_uplink_ask(l->u, now);
 	inet_ntop(AF_INET, &s->conf.upper.sin_addr, upper, sizeof(upper));
 	if (pbox_uplink_state(l->u) == PBOX_UPLINK_FAILED) {
 		pbox_fail(err, EIO, "rack %u at its upper box %s: %s", s->conf.rack.rack, upper,
 			pbox_uplink_error(l->u));
-		return -EIO;
+		return pbox_uplink_may_pass(l->u) ? -EAGAIN : -EIO;
 	}
 	*window = pbox_uplink_window(l->u);
 	if (pbox_uplink_state(l->u) == PBOX_UPLINK_MEMBER && *window > 0)
@@ -170,15 +230,7 @@ pbox_uplinks_begin(struct pbox_uplinks *s, const struct pbox_job *job, const uin
 
 	PBOX_ASSERT(l != NULL && l->of == NULL); /* its JOIN has passed pbox_uplinks_uplink() */
 	l->of = job;
-}
-
-static void
-link_end(struct link *l, bool leaves, uint64_t now)
-{
-	l->of = NULL;
-	l->ended = true;
-	l->has_down = false;
-	pbox_uplink_leave(l->u, leaves, now);
+	pbox_uplink_begin(l->u);
 }
 
 void
@@ -203,6 +255,18 @@ pbox_uplinks_restore(struct pbox_uplinks *s, const struct pbox_job *job, const s
 	pbox_bit_set(l->loading, t->id);
 	l->due = 0;
 	return -EINPROGRESS;
+}
+
+void
+pbox_uplinks_restored(
+	struct pbox_uplinks *s, const struct pbox_job *job, const struct pbox_table *t)
+{
+	struct link *l = link_of(s, job);
+
+	if (l == NULL)
+		return;
+	pbox_uplink_restored(l->u, t);
+	l->due = 0;
 }
 
 void
@@ -291,6 +355,17 @@ link_tables(struct link *l)
 		}
 }
 
+/* Nobody needs it any more, or the next JOIN shall try again. */
+static bool
+link_is_over(const struct link *l, uint64_t now)
+{
+	if (l->of != NULL || l->ended)
+		return false;
+	if (l->failed_ns != 0 && pbox_uplink_may_pass(l->u))
+		return now - l->failed_ns > FAILED_NS;
+	return now - l->asked_ns > (l->failed_ns != 0 ? FAILED_NS : UNASKED_NS);
+}
+
 /* False: it is gone. */
 static bool
 link_step(struct link *l, uint64_t now)
@@ -306,9 +381,9 @@ link_step(struct link *l, uint64_t now)
 		l->told = true;
 		s->conf.ops->failed(s->conf.ctx, l->of, pbox_uplink_error(l->u));
 	}
-	if (l->of == NULL && !l->ended &&
-		now - l->asked_ns >
-			(pbox_uplink_state(l->u) == PBOX_UPLINK_FAILED ? FAILED_NS : UNASKED_NS))
+	if (l->failed_ns == 0 && pbox_uplink_state(l->u) == PBOX_UPLINK_FAILED)
+		l->failed_ns = now;
+	if (link_is_over(l, now))
 		link_end(l, true, now);
 	if (!l->ended || !pbox_uplink_left(l->u, now))
 		return true;

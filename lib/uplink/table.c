@@ -5,6 +5,7 @@
 /* Tables of the rack as the upper box gets them: a tensor for each fragment. */
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,6 +68,12 @@ table_create(const struct pbox_table *from, bool restored)
 		t->first[i + 1] = t->first[i] + from->chunk[i].fragments;
 	for (uint32_t i = 0; i < n; i++)
 		t->tensor[i].elements = from->frag_elements;
+	/* nothing else of it is compared above, where all racks declare fp32 */
+	snprintf(t->meaning, sizeof(t->meaning), "workers push %s, pull %s, op %s",
+		pbox_format_name(from->push_format), pbox_format_name(from->pull_format),
+		pbox_op_name(from->op));
+	if (n > 0)
+		t->tensor[0].name = t->meaning;
 	t->what = (struct pbox_client_table){
 		.size = sizeof(t->what),
 		.mode = PBOX_MODE_ALLREDUCE,
@@ -145,7 +152,8 @@ uplink_tables_step(struct pbox_uplink *u)
 		struct uplink_table *t = u->table[u->asked];
 
 		if (t->state == TABLE_WAITS) {
-			t->d = (struct pbox_worker_declaration){.what = &t->what};
+			t->d = (struct pbox_worker_declaration){
+				.what = &t->what, .restores = t->restored, .own_rounds = true};
 			t->state = TABLE_ASKED;
 			pbox_worker_declare(u->w, &t->d);
 		}
@@ -157,6 +165,31 @@ uplink_tables_step(struct pbox_uplink *u)
 			uplink_fail(u, "table %u at the upper box: %s", t->number, t->d.err.text);
 		u->asked++;
 	}
+}
+
+void
+pbox_uplink_restored(struct pbox_uplink *u, const struct pbox_table *from)
+{
+	struct uplink_table *t = from->id < u->n_tables ? u->table[from->id] : NULL;
+
+	if (u->failed || u->left)
+		return;
+	PBOX_ASSERT(t != NULL && t->state == TABLE_MAPPED && t->restored);
+	for (uint32_t i = 0; i < from->n_chunks; i++) {
+		const struct pbox_chunk *c = &from->chunk[i];
+
+		for (unsigned k = 0; k < c->fragments; k++) {
+			const struct pbox_fragment *f = &c->fragment[k];
+			const struct pbox_worker_tensor_result holds = {.version = f->version,
+				.samples = f->samples,
+				.contributors = f->contributors};
+
+			pbox_worker_tensor_holds(t->d.table, uplink_tensor(t, i, k), &holds,
+				f->has_result != 0 ? pbox_chunk_frag_param(from, c, k) : NULL,
+				pbox_chunk_frag_elements(from, c, k));
+		}
+	}
+	pbox_worker_table_told(t->d.table);
 }
 
 uint32_t

@@ -62,13 +62,37 @@ pbox_uplink_create(const struct pbox_uplink_conf *conf, struct pbox_worker_ops *
 	u->racks = conf->racks;
 	u->eyes.seen.missing = -1;
 	u->answered_tail = &u->answered;
+	u->waiting_tail = &u->waiting;
 	u->w = pbox_worker_create(&c, &conf->upper, port);
 	if (u->w == NULL) {
 		free(u);
 		return NULL;
 	}
+	pbox_worker_join_asked(u->w, true);
 	pbox_worker_open(u->w, now, now + JOIN_NS);
 	return u;
+}
+
+void
+pbox_uplink_ask(struct pbox_uplink *u, uint64_t now)
+{
+	if (!u->failed && !u->left)
+		pbox_worker_join_ask(u->w, now);
+}
+
+void
+pbox_uplink_begin(struct pbox_uplink *u)
+{
+	pbox_worker_join_asked(u->w, false);
+}
+
+static void
+flights_free(struct uplink_flight *x)
+{
+	for (struct uplink_flight *next; x != NULL; x = next) {
+		next = x->next;
+		free(x);
+	}
 }
 
 void
@@ -82,18 +106,9 @@ pbox_uplink_destroy(struct pbox_uplink *u)
 		free(flight_of(op));
 	}
 	pbox_worker_destroy(u->w);
-	while (u->answered != NULL) {
-		struct uplink_flight *x = u->answered;
-
-		u->answered = x->next;
-		free(x);
-	}
-	while (u->free != NULL) {
-		struct uplink_flight *x = u->free;
-
-		u->free = x->next;
-		free(x);
-	}
+	flights_free(u->answered);
+	flights_free(u->waiting);
+	flights_free(u->free);
 	uplink_tables_free(u);
 	free(u);
 }
@@ -111,6 +126,14 @@ const char *
 pbox_uplink_error(const struct pbox_uplink *u)
 {
 	return u->error;
+}
+
+bool
+pbox_uplink_may_pass(const struct pbox_uplink *u)
+{
+	int code = pbox_worker_error(u->w)->code;
+
+	return u->failed && !u->was_member && (code == PBOX_C_MTU || code == PBOX_C_UNREACHABLE);
 }
 
 unsigned
@@ -139,7 +162,8 @@ pbox_uplink_rx(struct pbox_uplink *u, const struct pbox_client_rx *d, unsigned n
 /* ---- sums ------------------------------------------------------------------------------------ */
 
 /* A fragment's first push in this uplink. The upper box is at the version before it; or it has the round already, from the uplink of
- * this rack's box before it was started again. Any other is of another training. */
+ * this rack's box before it was started again. Any other is of another training. False: it fails, or comes later. A table that was restored
+ * is reported first. */
 static bool
 tensor_begins(
 	struct pbox_uplink *u, struct uplink_table *t, const struct pbox_up *up, uint32_t tensor)
@@ -154,44 +178,38 @@ tensor_begins(
 		pbox_bit_set(t->begun, tensor);
 		return true;
 	}
+	if (ret == -EAGAIN)
+		return false;
 	PBOX_ASSERT(ret == -ERANGE);
 	uplink_fail(u,
-		"table %u, chunk %u, fragment %u: the upper box has version %u, and this rack begins round %u: they are of different trainings, or the upper box was started again together with this one: start the job again",
+		"table %u, chunk %u, fragment %u: the upper box has version %u, and this rack begins round %u: they are of different trainings, or what this rack had was lost: start the job again",
 		t->number, up->chunk & ((1u << PBOX_CHUNK_BITS) - 1), up->frag, version, up->round);
 	return false;
 }
 
-void
-pbox_uplink_up(struct pbox_uplink *u, const struct pbox_up *up)
+static struct uplink_flight *
+flight_new(struct pbox_uplink *u, const struct pbox_up *up)
 {
-	uint32_t number = up->chunk >> PBOX_CHUNK_BITS, tensor;
-	struct uplink_table *t = number < u->n_tables ? u->table[number] : NULL;
+	size_t bytes = sizeof(struct uplink_flight) + sizeof(struct pbox_worker_entry);
 	struct uplink_flight *x = u->free;
 
-	PBOX_ASSERT(t != NULL);
-	if (u->failed || u->left)
-		return;
-	PBOX_ASSERT(t->state == TABLE_MAPPED);
-	tensor = uplink_tensor(t, up->chunk & ((1u << PBOX_CHUNK_BITS) - 1), up->frag);
-	if (up->samples > UINT32_MAX) {
-		uplink_fail(u,
-			"table %u, round %u: the samples of this rack are %llu, and a contribution says 4294967295 at most: let workers push smaller counts",
-			number, up->round, (unsigned long long)up->samples);
-		return;
-	}
-	if (!tensor_begins(u, t, up, tensor))
-		return;
 	if (x != NULL)
 		u->free = x->next;
 	else
-		x = malloc(sizeof(*x) + sizeof(struct pbox_worker_entry));
-	if (x == NULL) {
-		uplink_fail(u, "no memory for a sum on its way up");
-		return;
-	}
-	memset(x, 0, sizeof(*x) + sizeof(struct pbox_worker_entry));
+		x = malloc(bytes);
+	if (x == NULL)
+		return NULL;
+	memset(x, 0, bytes);
 	x->up = *up;
-	x->op.table = t->d.table;
+	return x;
+}
+
+static void
+flight_begins(struct pbox_uplink *u, struct uplink_flight *x, uint32_t tensor)
+{
+	const struct pbox_up *up = &x->up;
+
+	x->op.table = u->table[up->chunk >> PBOX_CHUNK_BITS]->d.table;
 	x->op.kind = PBOX_CLIENT_PUSHPULL;
 	x->op.weight = (uint32_t)up->samples;
 	x->op.n = 1;
@@ -199,8 +217,59 @@ pbox_uplink_up(struct pbox_uplink *u, const struct pbox_up *up)
 	x->op.e[0].tensor = tensor;
 	x->op.e[0].in = (const uint8_t *)up->value;
 	x->op.e[0].out = (uint8_t *)up->value;
-	u->pending++;
 	pbox_worker_submit(u->w, &x->op);
+}
+
+/* In their order; have any begun? While the upper box hears what is held of a fragment that has not gone up yet, all wait: that needs none of them. */
+static bool
+waiting_begin(struct pbox_uplink *u)
+{
+	bool any = false;
+
+	while (u->waiting != NULL && !u->failed) {
+		struct uplink_flight *x = u->waiting;
+		uint32_t chunk = x->up.chunk;
+		struct uplink_table *t = u->table[chunk >> PBOX_CHUNK_BITS];
+		uint32_t tensor =
+			uplink_tensor(t, chunk & ((1u << PBOX_CHUNK_BITS) - 1), x->up.frag);
+
+		if (!tensor_begins(u, t, &x->up, tensor))
+			break;
+		u->waiting = x->next;
+		if (u->waiting == NULL)
+			u->waiting_tail = &u->waiting;
+		flight_begins(u, x, tensor);
+		any = true;
+	}
+	return any;
+}
+
+void
+pbox_uplink_up(struct pbox_uplink *u, const struct pbox_up *up)
+{
+	uint32_t number = up->chunk >> PBOX_CHUNK_BITS;
+	const struct uplink_table *t = number < u->n_tables ? u->table[number] : NULL;
+	struct uplink_flight *x;
+
+	PBOX_ASSERT(t != NULL);
+	if (u->failed || u->left)
+		return;
+	PBOX_ASSERT(t->state == TABLE_MAPPED);
+	if (up->samples > UINT32_MAX) {
+		uplink_fail(u,
+			"table %u, round %u: the samples of this rack are %llu, and a contribution says 4294967295 at most: let workers push smaller counts",
+			number, up->round, (unsigned long long)up->samples);
+		return;
+	}
+	x = flight_new(u, up);
+	if (x == NULL) {
+		uplink_fail(u, "no memory for a sum on its way up");
+		return;
+	}
+	u->pending++;
+	*u->waiting_tail = x;
+	u->waiting_tail = &x->next;
+	waiting_begin(u);
 }
 
 static void
@@ -253,8 +322,11 @@ pbox_uplink_tick(struct pbox_uplink *u, uint64_t now)
 {
 	uint64_t due, eyes;
 
+	u->was_member |= pbox_worker_state(u->w) == PBOX_WORKER_OPEN;
 	if (!u->left && pbox_worker_state(u->w) == PBOX_WORKER_OPEN)
 		uplink_tables_step(u);
+	if (!u->left)
+		waiting_begin(u);
 	eyes = uplink_eyes_step(u, now);
 	due = pbox_worker_tick(u->w, now, now);
 	for (struct pbox_worker_op *op = pbox_worker_finished(u->w), *next; op != NULL; op = next) {
@@ -271,6 +343,8 @@ pbox_uplink_tick(struct pbox_uplink *u, uint64_t now)
 	}
 	if (!u->left)
 		uplink_tables_step(u);
+	if (!u->left && waiting_begin(u)) /* what they waited for is reported */
+		due = 0;
 	return due < eyes ? due : eyes;
 }
 

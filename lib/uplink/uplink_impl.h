@@ -19,13 +19,15 @@ struct uplink_table {
 	uint32_t n_chunks, *first; /* of each chunk: the tensor of its first fragment */
 	uint64_t *begun;           /* bitmap: tensors that were pushed */
 	struct pbox_client_tensor *tensor;
+	/* what its workers declare: racks whose workers declare otherwise do not go together */
+	char meaning[64];
 	struct pbox_client_table what;
 	struct pbox_worker_declaration d;
 };
 
 /* A sum on its way. */
 struct uplink_flight {
-	struct uplink_flight *next; /* of those that are free, or answered */
+	struct uplink_flight *next; /* of those that are free, answered, or wait */
 	struct pbox_up up;
 	struct pbox_worker_op op; /* with one entry after it */
 };
@@ -35,9 +37,9 @@ struct pbox_uplink {
 	unsigned rack, racks;
 	struct uplink_table **table; /* by number */
 	uint32_t n_tables, asked;    /* asked: tables below it are mapped, or asked for */
-	struct uplink_flight *free, *answered, **answered_tail;
+	struct uplink_flight *free, *answered, **answered_tail, *waiting, **waiting_tail;
 	unsigned pending;
-	bool failed, left;
+	bool failed, left, was_member;
 	char error[600];
 	struct pbox_worker_request leave;
 	/* eyes.c: the question that is under way, and what the last answer said */

@@ -238,6 +238,10 @@ unsigned lanes_receive(struct lane *l, const struct pbox_client_rx **d);
 int request_call(struct pbox_client *c, uint8_t type, uint8_t want, const void *payload,
 	size_t length, void *answer, size_t cap, size_t *answer_len, const char *what,
 	uint64_t deadline, struct pbox_client_error *err);
+/** The same, of box @p box - 1 alone (0: as request_call() has it); one that is not there is a failure at once. */
+int request_call_at(struct pbox_client *c, unsigned box, uint8_t type, uint8_t want,
+	const void *payload, size_t length, void *answer, size_t cap, size_t *answer_len,
+	const char *what, uint64_t deadline, struct pbox_client_error *err);
 
 /* work.c */
 struct pbox_worker_question;

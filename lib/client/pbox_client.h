@@ -246,8 +246,8 @@ PBOX_CLIENT_API int pbox_client_silent(
 	struct pbox_client *c, char *text, size_t cap, struct pbox_client_error *err);
 
 /** A result has a NaN or an infinity: whose contribution was it? @p text names the worker, its host, tensor, element and round, or
- * says that what all workers sent was finite and its sum is not, if the job's first box has found something like it within the last minute. Of several
- * that follow each other it names the first: what follows may come of parameters that are not finite. Asks the box; any thread but one in pbox_client_notify.
+ * says that what all workers sent was finite and its sum is not, if a box of the job has found something like it within the last minute. Of several
+ * that follow each other it names the first: what follows may come of parameters that are not finite. Asks all boxes; any thread but one in pbox_client_notify.
  * @return 1; 0: it has not; PBOX_C_... */
 PBOX_CLIENT_API int pbox_client_not_finite(
 	struct pbox_client *c, char *text, size_t cap, struct pbox_client_error *err);

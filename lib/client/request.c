@@ -30,8 +30,18 @@ request_call(struct pbox_client *c, uint8_t type, uint8_t want, const void *payl
 	void *answer, size_t cap, size_t *answer_len, const char *what, uint64_t deadline,
 	struct pbox_client_error *err)
 {
+	return request_call_at(
+		c, 0, type, want, payload, length, answer, cap, answer_len, what, deadline, err);
+}
+
+int
+request_call_at(struct pbox_client *c, unsigned box, uint8_t type, uint8_t want,
+	const void *payload, size_t length, void *answer, size_t cap, size_t *answer_len,
+	const char *what, uint64_t deadline, struct pbox_client_error *err)
+{
 	struct call call = {.cmd = {.run = call_run, .open = true},
 		.request = {.type = type,
+			.box = (uint8_t)box,
 			.payload = payload,
 			.length = (uint16_t)length,
 			.answer = answer,

@@ -291,6 +291,7 @@ take_how(const struct pbox_client *c, uint32_t table, const struct pbox_client_h
 	struct pbox_client_how h = {0};
 	const struct table *t = client_table((struct pbox_client *)(uintptr_t)c, table);
 	bool push, clock;
+	float factor;
 
 	memcpy(&h, how, how->size < sizeof(h) ? how->size : sizeof(h));
 	push = h.factor != 0 || h.pulls_ago != 0;
@@ -305,9 +306,11 @@ take_how(const struct pbox_client *c, uint32_t table, const struct pbox_client_h
 		return pbox_client_fail(err, PBOX_C_INVALID,
 			"a bound is for pulls of tables in clocks; this is a %s of table %u, which is in %s",
 			kind_name(s->kind), table, pbox_discipline_name(t->info.discipline));
-	if (!(h.factor >= -FLT_MAX && h.factor <= FLT_MAX) || h.pulls_ago > 1)
+	factor = pbox_worker_factor(pbox_worker_factor_code(h.factor)); /* as the box has it */
+	if (!(factor >= -FLT_MAX && factor <= FLT_MAX) || (factor == 0 && h.factor != 0) ||
+		h.pulls_ago > 1)
 		return pbox_client_fail(err, PBOX_C_INVALID,
-			"factor %g, pulls_ago %u: a factor is a finite number, and pulls_ago is 0 or 1",
+			"factor %g, pulls_ago %u: a factor is a finite number that bf16 has (1e-38 to 3e38), and pulls_ago is 0 or 1",
 			(double)h.factor, h.pulls_ago);
 	if (h.bounded > 1 || h.bound >= BOUND_MAX)
 		return pbox_client_fail(err, PBOX_C_INVALID,

@@ -16,6 +16,7 @@
 #define ASK_FIRST  (500 * NS_PER_MS)
 #define ASK_EVERY  (500 * NS_PER_MS)
 #define ASK_ANSWER (400 * NS_PER_MS)
+#define ASK_ALL    NS_PER_S /* of several boxes, after each other */
 /* The box reports silence in milliseconds, and its answer takes time: an earlier WAIT may be older than the worker's end. */
 #define AFTER_END (100 * NS_PER_MS)
 /* A worker was refused: the box may refuse this one for the same reason, in its next answer, with a better error. */
@@ -248,27 +249,63 @@ waiting_member_text(struct pbox_client *c, unsigned worker, char *text, size_t c
 		pbox_text_add(text, cap, "; the box says: %s", words);
 }
 
+/** What a box has found of it: the round with which the newest series began, the last one of that so far, and a text. False: nothing, or it does not
+ * answer. */
+static bool
+not_finite_at(struct pbox_client *c, unsigned box, uint64_t deadline, void *answer,
+	struct pbox_status_ok *m)
+{
+	const struct pbox_status ask = {.flags = PBOX_STATUS_FINITE};
+	uint8_t buf[64];
+	struct pbox_cursor cur;
+	size_t len = 0;
+
+	return request_call_at(c, box, PBOX_STATUS, PBOX_STATUS_OK, buf,
+		       pbox_status_encode(buf, sizeof(buf), &ask), answer, MAX_FRAME, &len, NULL,
+		       deadline, NULL) == 0 &&
+	       pbox_status_ok_decode(answer, len, m, &cur) == 0 &&
+	       (m->flags & PBOX_STATUS_FINITE) != 0;
+}
+
+static int32_t
+rounds_since(uint32_t a, uint32_t b)
+{
+	return (int32_t)(a - b);
+}
+
+/** Is it the cause of what another box has found? What began first of one series, else the newer series. */
+static bool
+not_finite_before(const struct pbox_status_ok *m, const struct pbox_status_ok *other)
+{
+	if (rounds_since(m->max_round, other->tables) > 1)
+		return true;
+	return rounds_since(other->max_round, m->tables) <= 1 &&
+	       rounds_since(m->max_round, other->max_round) < 0;
+}
+
 bool
 waiting_not_finite(struct pbox_client *c, char *text, size_t cap)
 {
-	const struct pbox_status ask = {.flags = PBOX_STATUS_FINITE};
-	uint8_t buf[64], *answer = malloc(MAX_FRAME);
-	struct pbox_status_ok m = {0};
-	struct pbox_cursor cur;
-	size_t len = 0;
-	bool found;
+	uint64_t last = client_clock_ns() + ASK_ALL;
+	uint8_t *answer = malloc(MAX_FRAME);
+	struct pbox_status_ok first = {0}, m = {0};
+	bool found = false;
 
 	if (answer == NULL)
 		return false;
-	found = request_call(c, PBOX_STATUS, PBOX_STATUS_OK, buf,
-			pbox_status_encode(buf, sizeof(buf), &ask), answer, MAX_FRAME, &len, NULL,
-			client_clock_ns() + ASK_ANSWER, NULL) == 0 &&
-		pbox_status_ok_decode(answer, len, &m, &cur) == 0 &&
-		(m.flags & PBOX_STATUS_FINITE) != 0;
+	for (unsigned box = 1; box <= PBOX_WORKER_BOXES; box++) {
+		uint64_t until = client_clock_ns() + ASK_ANSWER;
+
+		if (!not_finite_at(c, box, until < last ? until : last, answer, &m) ||
+			(found && !not_finite_before(&m, &first)))
+			continue;
+		first = m;
+		found = true;
+	}
 	free(answer);
 	if (found) {
-		pbox_text_tame(m.text);
-		pbox_text_add(text, cap, "%s", m.text);
+		pbox_text_tame(first.text);
+		pbox_text_add(text, cap, "%s", first.text);
 	}
 	return found;
 }

@@ -223,6 +223,11 @@ pbox_job_table_same(const struct pbox_job_table *jt, uint16_t worker, const stru
 			"table %u: worker %u declares it %s two phases a round (HOLD, max_norm=), worker %u %s",
 			m->table, worker, (m->flags & PBOX_DECLARE_HOLD) != 0 ? "with" : "without",
 			jt->declared_by, (f->flags & PBOX_DECLARE_HOLD) != 0 ? "with" : "without");
+	if (((m->flags ^ f->flags) & PBOX_DECLARE_MIXED) != 0)
+		return pbox_fail(err, EEXIST,
+			"table %u: worker %u declares it %s pushes that may be fp32 as well (MIXED), worker %u %s",
+			m->table, worker, (m->flags & PBOX_DECLARE_MIXED) != 0 ? "with" : "without",
+			jt->declared_by, (f->flags & PBOX_DECLARE_MIXED) != 0 ? "with" : "without");
 	if (m->push_format != f->push_format || m->pull_format != f->pull_format)
 		return pbox_fail(err, EEXIST,
 			"table %u: worker %u pushes %s and pulls %s, worker %u declared %s and %s",

@@ -42,6 +42,7 @@ struct pbox_member {
 	bool welcome_owed;
 	bool removed;      /**< the job goes on without it (R8.5) */
 	bool missed;       /**< policy reassign: it has not come back after a restart of the box */
+	bool holds_none;   /**< a new process: it declared the first table without RESTORE */
 	uint32_t declared; /**< tables declared completely */
 	/** Tables that this session has been given all of the map of, and earlier ones of its number (R12.6). */
 	uint32_t mapped, mapped_before;

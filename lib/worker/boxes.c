@@ -90,37 +90,45 @@ boxes_named(struct pbox_worker *w, const struct pbox_boxes_ok *m)
 	return false;
 }
 
-/** The first box has said which others there are: join them. */
+/** The box that decides has said which others there are: join them. */
 static bool
 boxes_begin(struct session *first, const struct pbox_boxes_ok *m)
 {
 	struct pbox_worker *w = first->w;
-	char list[512];
 
-	if (m->box != 0 || m->decides != 0) {
-		text_fail(w, PBOX_C_MISMATCH,
-			"the box at %s took this worker in as the first of the job's boxes, and is number %u of them (%s): give all of them the same list ('boxes')",
-			first->name, m->box + 1, boxes_text(m, list));
+	if (m->box != m->decides) { /* it has heard so since it took this worker in */
+		w->turned = true;
+		rejoin_begin(first, REJOIN_FORGOTTEN); /* and refers it now */
 		return false;
 	}
 	if (!boxes_named(w, m))
 		return false;
 	w->list = *m;
-	w->homes.out = m->out;
-	for (unsigned i = 1; i < m->boxes; i++) {
+	for (unsigned i = 0; i < m->boxes; i++) {
 		struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(m->at[i].udp)};
-		struct session *s;
+		struct session *s = first;
 
 		memcpy(&at.sin_addr, m->at[i].ipv4, 4);
-		s = boxes_session(w, &at);
+		if (i != m->box)
+			s = boxes_session(w, &at);
 		if (s == NULL) {
 			text_fail(w, PBOX_C_MEMORY, "no memory for a session with %u boxes",
 				m->boxes);
 			return false;
 		}
 		s->deadline = first->deadline; /* session_tick() opens it */
-		s->out = s->retired = (m->out >> i & 1) != 0;
 	}
+	/* each has its place in the list, and the one that was joined is the first up to here */
+	for (unsigned i = 0; i < m->box; i++) {
+		w->box[i] = w->box[i + 1];
+		w->box[i]->index = i;
+	}
+	w->box[m->box] = first;
+	first->index = m->box;
+	out_set(w, m->out, m->decides);
+	w->homes.decided = first->boxes.request.map_epoch;
+	for (unsigned i = 0; i < m->boxes; i++)
+		w->box[i]->retired = w->box[i]->out;
 	/* the socket has room for the answers of all of them */
 	for (unsigned i = 0; i < first->endpoints; i++)
 		window_limit(&first->ep[i].win,
@@ -174,6 +182,21 @@ boxes_alike(const struct session *s, const struct pbox_boxes_ok *m, char *why, s
 	return why[0] == 0;
 }
 
+/** A worker without tables goes by what the one that decides says of the map, or another box of the run, which knows a later one (R16.17). */
+static void
+boxes_decided(const struct session *s, const struct pbox_boxes_ok *m)
+{
+	struct pbox_worker *w = s->w;
+	uint16_t epoch = s->boxes.request.map_epoch;
+	bool later = (int16_t)(epoch - w->homes.decided) > 0 && m->decides != w->homes.decider &&
+		     s->number == worker_decider(w)->number;
+
+	if (w->tables > 0 || (s != worker_decider(w) && !later))
+		return;
+	w->homes.decided = epoch;
+	out_set(w, m->out, m->decides);
+}
+
 static bool
 boxes_take(struct session *s, const struct pbox_boxes_ok *m)
 {
@@ -183,8 +206,7 @@ boxes_take(struct session *s, const struct pbox_boxes_ok *m)
 	if (w->boxes == 1)
 		return boxes_begin(s, m);
 	if (boxes_alike(s, m, why, sizeof(why))) {
-		if (s == worker_decider(w) && w->tables == 0)
-			out_set(w, m->out, m->decides);
+		boxes_decided(s, m);
 		return true;
 	}
 	text_fail(w, PBOX_C_MISMATCH, "%s", why);
@@ -227,7 +249,8 @@ boxes_tick(struct session *s)
 	if (a->request.answer_type == 0)
 		return;
 	if (a->request.answer_type != PBOX_BOXES_OK ||
-		pbox_boxes_ok_decode(a->answer, a->request.answer_len, &m) != 0) {
+		pbox_boxes_ok_decode(a->answer, a->request.answer_len, &m) != 0 ||
+		(m.out >> m.decides & 1) != 0) {
 		text_fail(s->w, PBOX_C_REFUSED,
 			"the box at %s does not say which the job's boxes are", s->name);
 		return;
@@ -251,6 +274,7 @@ static void
 boxes_follow(struct pbox_worker *w, uint64_t drained)
 {
 	(void)drained;
+	decider_tick(w);
 	if (w->boxes < 2)
 		return;
 	if (w->astray && worker_decider(w)->phase == SESSION_OPEN)

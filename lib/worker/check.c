@@ -78,7 +78,7 @@ pbox_worker_check(const struct pbox_client_conf *conf, struct pbox_client_error 
 	return 0;
 }
 
-/** R13.6 */
+/** R13.6 to R13.8, R14.14 */
 static int
 check_blocks_fit(const struct pbox_client_table *d, struct pbox_client_error *err)
 {
@@ -86,14 +86,28 @@ check_blocks_fit(const struct pbox_client_table *d, struct pbox_client_error *er
 
 	if (!block)
 		return 0;
+	if (d->discipline == PBOX_DISCIPLINE_CLOCK) {
+		if (pbox_format_is_block(d->pull_format))
+			return pbox_client_fail(err, PBOX_C_INVALID,
+				"pull format %s of a table in clocks, whose workers are at different versions: pull fp32, bf16 or fp16; pushes alone take a format of blocks",
+				pbox_format_name(d->pull_format));
+		return 0;
+	}
+	if (d->mode == PBOX_MODE_OPTIMISER) {
+		if (d->hold && pbox_format_is_block(d->push_format))
+			return pbox_client_fail(err, PBOX_C_INVALID,
+				"push format %s with two phases a round (hold): push fp32, bf16 or fp16",
+				pbox_format_name(d->push_format));
+		if (d->hold)
+			return pbox_client_fail(err, PBOX_C_INVALID,
+				"pull format %s with two phases a round (hold): pull fp32, bf16 or fp16",
+				pbox_format_name(d->pull_format));
+		return 0;
+	}
 	if (d->push_format != d->pull_format)
 		return pbox_client_fail(err, PBOX_C_INVALID,
 			"push format %s and pull format %s: a format of blocks goes both ways; give the same one for both",
 			pbox_format_name(d->push_format), pbox_format_name(d->pull_format));
-	if (d->mode != PBOX_MODE_ALLREDUCE || d->discipline != PBOX_DISCIPLINE_ROUNDS)
-		return pbox_client_fail(err, PBOX_C_INVALID,
-			"format %s is for tables in rounds that sum alone (mode 0): let the optimiser run at the workers, or use fp32, bf16 or fp16",
-			pbox_format_name(d->push_format));
 	return 0;
 }
 

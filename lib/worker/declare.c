@@ -93,21 +93,54 @@ static const struct worker_discipline *const discipline_of[] = {
 	[PBOX_DISCIPLINE_CLOCK] = &worker_clock,
 };
 
-/** What a table in a format of blocks cannot be (R13.6). */
+/** What a table in clocks whose pushes are in such a format cannot be (R14.14): they are made where they are kept. */
 static int
-declare_check_block(const struct session *s, const struct pbox_client_table *what,
+declare_check_update(const struct pbox_worker *w, const struct pbox_client_table *what,
+	bool own_data, struct pbox_client_error *err)
+{
+	const char *format = pbox_format_name(what->push_format);
+
+	if (own_data)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"table %u: push format %s in clocks: this program makes frames itself, and keeps no pushes; use fp32, bf16 or fp16",
+			w->tables, format);
+	if (!w->conf.keep_copies)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"table %u: push format %s in clocks needs keep_copies: what was sent is kept there",
+			w->tables, format);
+	if (w->workers > PBOX_CLOCK_VECTOR)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"table %u: push format %s in clocks in a job of %u workers: %u at most, as nobody keeps what was pushed in larger ones; push fp32, bf16 or fp16",
+			w->tables, format, w->workers, PBOX_CLOCK_VECTOR);
+	return 0;
+}
+
+/** What a table in a format of blocks cannot be (R13.6 to R13.8). */
+static int
+declare_check_block(const struct session *s, const struct pbox_client_table *what, bool own_data,
 	struct pbox_client_error *err)
 {
 	const struct pbox_worker *w = s->w;
-	const char *format = pbox_format_name(what->push_format);
+	bool down = pbox_format_is_block(what->pull_format);
+	const char *format = pbox_format_name(down ? what->pull_format : what->push_format);
 
+	if (what->discipline == PBOX_DISCIPLINE_CLOCK)
+		return declare_check_update(w, what, own_data, err);
+	if (own_data && what->mode == PBOX_MODE_OPTIMISER)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"table %u: format %s with an optimiser on the box: this program makes frames itself, and has no copies that differences could be added to, and no residual; use fp32, bf16 or fp16",
+			w->tables, format);
 	if (!w->conf.keep_copies)
 		return pbox_client_fail(err, PBOX_C_INVALID,
-			"table %u: format %s needs keep_copies: results are decoded into the copies",
+			"table %u: format %s needs keep_copies: results are decoded into the copies, and what was pushed is kept beside them",
 			w->tables, format);
-	if (w->conf.slots != 0)
+	if (w->conf.slots != 0 && down && what->mode == PBOX_MODE_OPTIMISER)
 		return pbox_client_fail(err, PBOX_C_INVALID,
-			"table %u: format %s in a job with slots: start the job without slots, or use fp32, bf16 or fp16",
+			"table %u: pull format %s in a job with slots: start the job without slots, or pull fp32, bf16 or fp16",
+			w->tables, format);
+	if (w->conf.slots != 0 && what->op == PBOX_OP_WEIGHTED_MEAN)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"table %u: push format %s with op weighted_mean in a job with slots, of which nodes are one slot each: push sums over samples, with op sample_mean",
 			w->tables, format);
 	if (w->boxes > 1)
 		return pbox_client_fail(err, PBOX_C_INVALID,
@@ -123,32 +156,37 @@ declare_box(const struct pbox_worker *w, const struct declaring *g)
 	return g->t == NULL ? worker_first_box(w) : g->box;
 }
 
-/** What a table whose chunks stay cannot be, once chunks of its job have moved, or a box is out (R16.15). */
+/** What a table whose chunks stay cannot be, once chunks of its job have moved, or a box is out (R16.15, R6.15). */
 static int
-declare_check_stays(const struct pbox_worker *w, struct pbox_client_error *err)
+declare_check_stays(const struct pbox_worker *w, bool hold, struct pbox_client_error *err)
 {
 	if (w->homes.seen == HOMES_FIRST && w->homes.epoch == HOMES_FIRST && w->homes.out == 0)
 		return 0;
 	return pbox_client_fail(err, PBOX_C_INVALID,
-		"table %u is in clocks, and chunks of job '%s' have moved (map %u), or a box is out: declare it before, or start the job again",
-		w->tables, w->job, w->homes.seen);
+		"table %u is in %s, and chunks of job '%s' have moved (map %u), or a box is out: declare it before, or start the job again",
+		w->tables, hold ? "two phases (max_norm, skip_nonfinite)" : "clocks", w->job,
+		w->homes.seen);
 }
 
 /** Has the box all that the table needs (R4.10)? */
 static int
-declare_check(const struct session *s, const struct pbox_client_table *what,
+declare_check(const struct session *s, const struct pbox_client_table *what, bool own_data,
 	struct pbox_client_error *err)
 {
 	const struct worker_discipline *discipline = discipline_of[what->discipline];
-	bool block = pbox_format_is_block(what->push_format);
+	bool block =
+		pbox_format_is_block(what->push_format) || pbox_format_is_block(what->pull_format);
 	uint32_t lacks = (discipline->needs | (block ? 1u << PBOX_CAN_BLOCK : 0) |
 				 (what->hold ? 1u << PBOX_CAN_NORM : 0)) &
 			 ~s->can;
+	int rc = 0;
 
-	if (lacks == 0 && discipline->stays && s->w->boxes > 1)
-		return declare_check_stays(s->w, err);
+	if (lacks == 0 && (discipline->stays || what->hold) && s->w->boxes > 1)
+		rc = declare_check_stays(s->w, what->hold != 0, err);
+	if (rc != 0)
+		return rc;
 	if (lacks == 0)
-		return block ? declare_check_block(s, what, err) : 0;
+		return block ? declare_check_block(s, what, own_data, err) : 0;
 	return pbox_client_fail(err, PBOX_C_VERSION,
 		"table %u: the box at %s does not know %s: install the release of this worker's library there",
 		s->w->tables, s->name, pbox_capability_name((unsigned)__builtin_ctz(lacks)));
@@ -160,11 +198,11 @@ declare_begin(struct session *s, struct declaring *g)
 	struct pbox_worker *w = s->w;
 	const struct pbox_client_table *what = g->d->what;
 	const struct worker_discipline *discipline = discipline_of[what->discipline];
-	int rc = declare_check(s, what, &g->d->err);
+	int rc = declare_check(s, what, g->d->own_data, &g->d->err);
 
 	if (rc != 0)
 		return rc;
-	if (g->d->own_data && w->boxes > 1)
+	if ((g->d->own_data || g->d->restores) && w->boxes > 1)
 		return pbox_client_fail(&g->d->err, PBOX_C_INVALID,
 			"job '%s' is at %u boxes, and this program knows jobs at one box alone: remove 'boxes' from the configuration of the box",
 			w->job, w->boxes);
@@ -182,6 +220,9 @@ declare_begin(struct session *s, struct declaring *g)
 		g->t->flags = PBOX_DECLARE_CONTINUE;
 	if (what->hold)
 		g->t->flags |= PBOX_DECLARE_HOLD;
+	if (g->t->block != 0 && w->planned) /* slots that are got within a round go in fp32 */
+		g->t->flags |= PBOX_DECLARE_MIXED;
+	g->t->own_rounds = g->d->own_rounds;
 	if (g->d->restores)
 		g->t->flags |= PBOX_DECLARE_RESTORE;
 	return 0;
@@ -196,7 +237,7 @@ declare_keep(struct session *s, struct pbox_worker_table *t, struct pbox_client_
 	int rc = 0;
 
 	if (w->conf.keep_copies && w->workers <= t->discipline->survives &&
-		(retained_open(t) != 0 || encode_open(t) != 0 ||
+		(retained_open(t) != 0 || encode_open(w, t) != 0 ||
 			(t->vector > 0 && redo_open(t) != 0)))
 		rc = pbox_client_fail(err, PBOX_C_MEMORY,
 			"no memory for a copy of table %u (keep_copies)", t->number);
@@ -233,6 +274,11 @@ declare_finish(struct session *s, struct declaring *g)
 		next_begin(g->t);
 	if (rc == 0 && !g->d->own_data)
 		rc = declare_keep(s, g->t, err);
+	if (rc == 0 && g->d->restores && !g->d->own_data) { /* rejoin.c reports it */
+		g->t->untold = true;
+		g->t->restoring |= 1u << s->index;
+		s->rejoin.unreported = g->t;
+	}
 	if (rc == 0)
 		g->d->table = g->t;
 	return rc;
@@ -398,6 +444,8 @@ proceed(struct session *s, struct declaring *g)
 		return declare_refused(s, g, p);
 	if (rc == 0 && worker_next_box(s->w, g->box) < s->w->boxes)
 		return declare_at(s->w, g, worker_next_box(s->w, g->box));
+	if (rc == 0 && g->homes.next == NULL && g->t->discipline->alike != NULL)
+		rc = g->t->discipline->alike(s, g->t, g->d->what->first_round, &g->d->err);
 	if (rc == 0 && s->w->boxes > 1 && !g->t->discipline->stays)
 		rc = declare_homes(s, g);
 	return rc != 0 ? rc : declare_finish(s, g);

@@ -223,6 +223,8 @@ bool redo_is_last(const struct pbox_worker_table *t, const struct frag *f);
 void redo_keep(struct pbox_worker_table *t, const struct frag *f);
 /** The box has refused the push after f->round: the clock is free, unless a box that is started again says that it counts. */
 void redo_refused(struct pbox_worker_table *t, const struct frag *f);
+/** An operation of the push after f->round has ended without it: what was sent of that in codes is void. */
+void redo_withdrawn(struct pbox_worker_table *t, const struct frag *f);
 /** Does the box that was started again have the push after f->round, which was on its way? */
 bool redo_counted(const struct pbox_worker_table *t, const struct frag *f);
 /** A version came that has own pushes up to that clock. */
@@ -235,9 +237,9 @@ void redo_done(struct pbox_worker_table *t, struct frag *f);
 void redo_push(const struct pbox_worker_table *t, const struct frag *f, struct pbox_push_clock *m);
 unsigned redo_payload(const struct pbox_worker_table *t, const struct frag *f, struct pbox_hdr *h,
 	struct iovec *iov);
-/** Bytes of the push with that clock; NULL: it is not kept. */
+/** Bytes of the push with that clock, as it was sent; NULL: it is not kept. */
 const uint8_t *redo_find(
-	const struct pbox_worker_table *t, const struct frag *f, uint32_t clock, uint16_t *factor);
+	const struct pbox_worker_table *t, const struct frag *f, uint32_t clock, float *factor);
 
 /* transfer.c: ready fragments -> flights; answers -> finished pieces */
 /** What the endpoints of the lane may send. */

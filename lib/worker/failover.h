@@ -45,6 +45,8 @@ struct rejoin {
 	struct pager pages;
 	struct map_again map;
 	struct spread homes;
+	struct pbox_worker_table
+		*unreported; /* the last one, if it is new and was declared with RESTORE */
 	/* RESTORE */
 	struct pbox_worker_table *reporting; /* NULL: none is */
 	uint32_t left;                       /* fragments of it at this box */

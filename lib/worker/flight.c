@@ -14,15 +14,16 @@ flight_contribution(const struct pbox_worker *w, const struct pbox_worker_table 
 {
 	const struct frag *f = fl->frag;
 	uint32_t count = frag_elements(t, f);
+	unsigned n;
 
 	assert(flight_is_push(fl) && (!fl->redo || fl->node == 0));
 	t->discipline->contribute(w, t, fl, h);
 	h->flags |= PBOX_F_LAST;
 	h->format = t->push_format;
-	if (fl->redo)
+	if (fl->redo || t->update != 0)
 		return redo_payload(t, f, h, iov);
-	if (t->block != 0)
-		return encode_payload(t, f, h, iov);
+	if (t->block != 0 && encode_payload(w, t, fl, h, iov, &n))
+		return n;
 	if (fl->node > 0 && table_is_zero(t, f, fl->node)) {
 		h->flags |= PBOX_F_ZERO;
 		return 0;
@@ -191,6 +192,8 @@ flight_send_run(struct ep *ep, struct flight *fl, unsigned n)
 		if (i > 0) { /* the next one's elements follow */
 			h.frag++;
 			h.flags &= (uint16_t)~PBOX_F_ECE;
+			if (t->difference != 0)
+				pbox_copy_age_put(&h, encode_age(t, f + i));
 			if (parts > 0)
 				iov[0].iov_base = (uint8_t *)iov[0].iov_base + iov[0].iov_len;
 		}

@@ -171,6 +171,7 @@ struct redo {
 	uint8_t n, owed; /* owed: the last ones up to frag.round, which a restarted box has not */
 	bool counted;    /* the box has the one after frag.round, too */
 	bool ended;      /* no operation brings that one again: the box refused it */
+	uint8_t half; /* with update: which array has the residual; the other one has that before the last push */
 };
 
 struct tensor {
@@ -192,12 +193,25 @@ struct queue {
 	uint32_t by_first, by_count; /* its part of table.by_tensor */
 };
 
+/** With block: what goes of a worker's i-th nodes, by fragment (encode.c). */
+struct coded {
+	uint8_t *codes;
+	struct coded_node {
+		uint32_t node; /* pbox_node_code() */
+		uint8_t as;
+	} * of;
+};
+
 struct pbox_worker_table {
 	const struct worker_discipline *discipline;
 	uint32_t number;
-	uint8_t mode, op, optimiser;      /* op: of DECLARE */
-	uint8_t push_format, pull_format; /* of the program's buffers; fp32 with block */
-	uint8_t block; /* both ways in frames: a format of blocks (encode.h); 0: those above */
+	uint8_t mode, op, optimiser; /* op: of DECLARE */
+	uint8_t push_format,
+		pull_format; /* of the program's buffers; fp32 where frames have a format of blocks */
+	uint8_t block; /* of pushes in frames, of a table in rounds: a format of blocks (encode.h); 0: push_format */
+	uint8_t value; /* of results in frames, which are of the version itself: a format of blocks; 0: pull_format */
+	uint8_t difference; /* of results in frames, which may be differences to the copy: a format of blocks; 0: pull_format */
+	uint8_t update; /* of pushes in frames, of a table in clocks: a format of blocks (redo.c); 0: push_format */
 	bool weighs; /* with block: the program's op is weighted_mean, and this worker multiplies */
 	uint16_t map_epoch[PBOX_MAX_BOXES]; /* of the last MAPPED of each box, */
 	uint16_t mark
@@ -222,12 +236,14 @@ struct pbox_worker_table {
 	uint8_t *retained_vector;             /* by fragment; with retained */
 	struct redo *redo;                    /* by fragment; NULL: none is kept */
 	uint32_t owing;                       /* fragments of it that owe pushes; of all lanes */
-	uint8_t *redo_payload;                /* REDO_MAX models, in the push format */
-	const struct pbox_reduce_ops *reduce; /* with block; */
-	struct encoded *encoded;              /* by fragment; */
-	uint8_t *codes;                       /* by fragment; */
-	float *residual[2];                   /* as retained_payload, which is there, too */
-	struct set_log *sets;                 /* that the box has answered with SET_OK */
+	uint8_t *redo_payload;                /* REDO_MAX models, in the push format, or in codes */
+	const struct pbox_reduce_ops *reduce; /* with block, difference or update; */
+	float *residual
+		[2]; /* with block or update, as retained_payload, which is there, too; with block: */
+	struct encoded *encoded; /* by fragment; */
+	struct coded *coded;     /* one for each node that the worker may bring; */
+	unsigned n_coded;
+	struct set_log *sets; /* that the box has answered with SET_OK */
 	/* bit by box: RESTORE of it comes before its operations there go on; or FRAGS_MOVING: that of some fragments */
 	uint32_t restoring;
 	bool large;          /* no cache holds its results */
@@ -235,7 +251,9 @@ struct pbox_worker_table {
 	bool gained;         /* the worker has got slots in a round (R15.8), which ... */
 	uint32_t gained_in;  /* ... is this one, and the program has not asked for them yet */
 	uint32_t held_round; /* of two phases: that of the last push that was no repetition */
-	uint32_t flags;      /* of its DECLARE: PBOX_DECLARE_CONTINUE, PBOX_DECLARE_HOLD */
+	bool own_rounds;     /* of each tensor: the host's */
+	bool untold; /* its host has not said yet what it holds: nothing of it is reported, and nothing pushed */
+	uint32_t flags; /* of its DECLARE: PBOX_DECLARE_CONTINUE, _HOLD, _MIXED */
 };
 
 /*

@@ -46,7 +46,8 @@ struct join {
 	unsigned hellos, joins;
 	/* R9.3: what RETRYs have brought since the last HELLO; one of them is the box's */
 	struct pbox_retry cookie[JOIN_COOKIES];
-	unsigned follows;               /* of addresses that boxes have given */
+	unsigned refers;                /* to other addresses: by boxes, or as one is silent */
+	uint64_t asked_ns;              /* since when this address is asked */
 	unsigned heard, cookies, tried; /* RETRYs; of them kept; of these, that JOINs went with */
 	uint64_t cookie_at;             /* when the first one came */
 	uint64_t spree_at;              /* JOINs since then ... */
@@ -69,6 +70,8 @@ struct join {
 void join_begin(struct join *j, struct session *s, int worker);
 /** Send what is due. */
 void join_tick(struct join *j);
+/** When something is due. */
+uint64_t join_due(const struct join *j);
 /** Frames that are not for it are ignored. */
 void join_frame(struct join *j, const struct rx_frame *f);
 /** Is it the id of a request that may still get an answer? */

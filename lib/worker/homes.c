@@ -138,6 +138,18 @@ homes_switch(struct pbox_worker *w)
 	queue_rebuild(w);
 }
 
+/** The one that decides is silent, and another box of the run knows a later map, perhaps one by which another decides (R16.14). */
+static bool
+homes_asks_another(const struct pbox_worker *w)
+{
+	const struct homes *h = &w->homes;
+	const struct session *s = w->box[h->from], *first = worker_decider(w);
+
+	return s != first && first->rejoin.joining && (int16_t)(h->seen - h->epoch) > 0 &&
+	       s->phase == SESSION_OPEN && !s->retired && !s->rejoin.joining &&
+	       s->number == first->number;
+}
+
 /** Nothing is at a box, but one may be dead that this worker is to join, or to declare at. The one that decides knows which; what others say may be
  * of the run before. */
 static void
@@ -146,10 +158,13 @@ homes_without_table(struct pbox_worker *w)
 	struct homes *h = &w->homes;
 	struct session *s = worker_decider(w);
 
-	h->seen = h->first;
+	if (homes_asks_another(w))
+		s = w->box[h->from];
+	else
+		h->seen = h->first;
 	if (!homes_behind(h) || s->phase != SESSION_OPEN)
 		return;
-	h->epoch = h->first;
+	h->epoch = h->seen;
 	out_drop(s); /* an answer that nobody has looked at may be older */
 	s->listed = h->again = false;
 }
@@ -238,7 +253,7 @@ homes_why(const struct pbox_worker *w, const struct pbox_worker_table *t, char *
 		return false;
 	if (w->homes.spread.next != NULL) {
 		const struct session *s =
-			w->box[w->homes.spread.phase == SPREAD_ASK ? w->homes.spread.decider
+			w->box[w->homes.spread.phase == SPREAD_ASK ? w->homes.spread.asks
 								   : w->homes.spread.box];
 
 		pbox_text_add(text, cap, "chunks of the job move (map %u), and the box at %s %s",
@@ -267,7 +282,7 @@ homes_why(const struct pbox_worker *w, const struct pbox_worker_table *t, char *
 static void
 homes_begin(struct pbox_worker *w)
 {
-	w->homes.epoch = w->homes.seen = w->homes.first = HOMES_FIRST;
+	w->homes.epoch = w->homes.seen = w->homes.first = w->homes.decided = HOMES_FIRST;
 }
 
 static void
@@ -281,7 +296,9 @@ homes_frame_heard(struct session *s, const struct pbox_hdr *h)
 {
 	if (s->w->boxes > 1 &&
 		(h->type == PBOX_PING || h->type == PBOX_PONG || h->type == PBOX_MOVED))
-		homes_heard(&s->w->homes, h->map_epoch, s->index);
+		homes_heard(&s->w->homes, h->map_epoch, s->index,
+			s->index == (s->w->homes.spread.next != NULL ? s->w->homes.spread.decider
+								     : s->w->homes.decider));
 }
 
 static bool

@@ -36,6 +36,17 @@ void boxes_tick(struct session *s);
 /** All sessions are there, and their boxes alike. */
 bool boxes_ready(const struct pbox_worker *w);
 
+/* refer.c, decider.c: which box a worker without tables joins first (R16.3, R16.17) */
+struct join;
+/** A box has answered ELSEWHERE with that address. False: this worker cannot join there, and asks again. */
+bool decider_refer(struct join *j, uint32_t address);
+/** Before there is a list: the join begins again at that address. */
+void refer_to(struct join *j, const struct sockaddr_in *at);
+/** How long to wait before the JOIN that follows so many referrals, ns. */
+uint64_t refer_pause(unsigned refers);
+/** Join at another box: a box has said so, or the one that is asked is silent. */
+void decider_tick(struct pbox_worker *w);
+
 /* out.c: boxes that the job goes on without (R16.12) */
 /** Those with a bit in @p out are boxes that the job goes on without, and @p decider decides (R16.14); session_tick() does what follows. */
 void out_set(struct pbox_worker *w, uint16_t out, unsigned decider);
@@ -69,7 +80,9 @@ struct spread {
 	unsigned box;        /* that is shown it, */
 	uint32_t at, first;  /* of which table, and from which chunk on */
 	uint64_t again_ns, pause;
-	bool asked; /* request is under way, at s, or answered */
+	uint64_t since_ns; /* the last answer, or the first question */
+	unsigned asks;     /* the box that is asked */
+	bool asked;        /* request is under way, at s, or answered */
 	struct session *s;
 	struct pbox_worker_request request;
 	uint8_t payload[20 + 8 * PBOX_HOMES_MOST], answer[1500 - PBOX_MTU_OVERHEAD];
@@ -85,6 +98,8 @@ int spread_step(struct pbox_worker *w, struct spread *x);
 uint64_t spread_due(const struct pbox_worker *w, const struct spread *x);
 /** Ask again; what is known stays. */
 void spread_again(struct spread *x);
+/** A box that decides may be silent, and another one know who has taken its place: for so long it alone is asked (R16.17). */
+#define SPREAD_PATIENT (250 * NS_PER_MS)
 /** Does it give chunks to a box that is out? Then the one that decides was started again, and has not heard that yet. */
 bool spread_is_out(const struct spread *x);
 #define SPREAD_OUT_AGAIN (20 * NS_PER_MS)
@@ -95,12 +110,14 @@ void spread_end(struct spread *x);
 /** Of a worker. */
 struct homes {
 	uint16_t epoch; /* the chunks of its tables are by the map of that */
-	uint16_t seen;  /* the latest that a box has said */
+	uint16_t seen;  /* the latest that a box has said, */
+	unsigned from;  /* and which one */
 	uint16_t first; /* the latest that the box that decides has said, since its session began */
 	uint16_t out;   /* by that of `epoch`: boxes that the job goes on without (bits), */
-	uint8_t decider; /* and which one decides (R16.14) */
-	bool again;      /* some table is by an earlier one */
-	uint64_t left;   /* fragments that move */
+	uint8_t decider;  /* and which one decides (R16.14) */
+	uint16_t decided; /* without a table: the map of the box that has said so */
+	bool again;       /* some table is by an earlier one */
+	uint64_t left;    /* fragments that move */
 	struct spread spread;
 };
 /** Of a session: fragments that have moved to its box, and which is reported next, by endpoint. */
@@ -114,14 +131,16 @@ homes_behind(const struct homes *h)
 {
 	return h->again || (int16_t)(h->seen - h->epoch) > 0;
 }
-/** A box, perhaps the one that decides, has said the epoch of a map. */
+/** A box, which decides or does not, has said the epoch of a map. */
 static inline void
-homes_heard(struct homes *h, uint16_t epoch, unsigned box)
+homes_heard(struct homes *h, uint16_t epoch, unsigned box, bool decides)
 {
-	if (box == h->decider && (int16_t)(epoch - h->first) > 0)
+	if (decides && (int16_t)(epoch - h->first) > 0)
 		h->first = epoch;
-	if ((int16_t)(epoch - h->seen) > 0)
-		h->seen = epoch;
+	if ((int16_t)(epoch - h->seen) <= 0)
+		return;
+	h->seen = epoch;
+	h->from = box;
 }
 /** Nothing moves. */
 static inline bool

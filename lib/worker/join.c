@@ -46,11 +46,12 @@ join_needs(const struct session *s)
 	       (s->w->conf.policy == PBOX_POLICY_REASSIGN ? 1u << PBOX_CAN_WORK : 0);
 }
 
-/** All boxes of a job make fragments for the smallest MTU that they hear of: the others hear that of the one that decides, too. */
+/** All boxes of a job make fragments for the smallest MTU that they hear of: the others hear that of the one that was asked first, too, whichever
+ * decides by now. */
 static uint16_t
 join_mtu(const struct session *s)
 {
-	const struct session *first = worker_decider(s->w);
+	const struct session *first = s->w->boxes > 1 ? s->w->box[s->w->list.box] : s;
 	unsigned mtu = s->w->lane[0]->link.port->mtu;
 
 	if (s != first && first->mtu + first->tag < mtu)
@@ -283,7 +284,13 @@ join_begin(struct join *j, struct session *s, int worker)
 	struct pbox_worker *w = s->w;
 
 	join_end(j);
-	*j = (struct join){.s = s, .nonce = w->nonce, .worker = worker, .interval = JOIN_INTERVAL};
+	*j = (struct join){.s = s,
+		.nonce = w->nonce,
+		.worker = worker,
+		.interval = JOIN_INTERVAL,
+		.next_tx =
+			w->turned && s == worker_decider(w) ? w->now + refer_pause(w->refers) : 0,
+		.asked_ns = w->now};
 	/* a worker without tables has nothing of its run: any run of the box that decides will do */
 	j->number = s != worker_decider(w) ? worker_decider(w)->number
 		    : w->tables > 0        ? s->number
@@ -319,6 +326,19 @@ try_cookies(struct join *j)
 	return true;
 }
 
+/** Not before the host asks. */
+static bool
+waits_for_host(const struct join *j)
+{
+	return j->s->w->asked_alone && !j->s->w->asked && j->number == 0;
+}
+
+uint64_t
+join_due(const struct join *j)
+{
+	return waits_for_host(j) ? UINT64_MAX : j->next_tx;
+}
+
 void
 join_tick(struct join *j)
 {
@@ -326,7 +346,7 @@ join_tick(struct join *j)
 
 	if (j->cookies > 0 && now - j->cookie_at > COOKIE_LIFE)
 		j->cookies = j->tried = 0;
-	if (now < j->next_tx)
+	if (now < j->next_tx || waits_for_host(j))
 		return;
 	if (refusal_holds(j)) {
 		join_finish(j, refusal_verdict(j));
@@ -433,7 +453,12 @@ join_settle(struct join *j)
 	if (window > MAX_WINDOW)
 		window = MAX_WINDOW;
 	s->token = m->token;
-	s->w->renumbered |= s == worker_decider(s->w) && s->number != m->number;
+	if (s == worker_decider(s->w)) {
+		s->w->renumbered |= s->number != m->number || s->w->turned;
+		if (s->w->turned)
+			s->w->first_number = 0;
+		s->w->turned = false;
+	}
 	s->number = m->number;
 	if (s->w->first_number == 0)
 		s->w->first_number = m->number;

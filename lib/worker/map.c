@@ -20,10 +20,14 @@ map_declare(const struct pbox_worker_table *t, uint32_t flags, unsigned first, u
 		.mode = t->mode,
 		.op = t->op,
 		.optimiser = t->optimiser,
-		.push_format = t->block != 0 ? t->block : t->push_format,
-		.pull_format = t->block != 0 ? t->block : t->pull_format,
+		.push_format = t->block != 0    ? t->block
+			       : t->update != 0 ? t->update
+						: t->push_format,
+		.pull_format = t->value != 0        ? t->value
+			       : t->difference != 0 ? t->difference
+						    : t->pull_format,
 		.discipline = (uint8_t)t->discipline->number,
-		.flags = flags | pbox_declare_args(t->block, t->block)};
+		.flags = flags | pbox_declare_args(t->block + t->update, t->value + t->difference)};
 	struct pbox_cursor cur;
 	unsigned n = 0;
 

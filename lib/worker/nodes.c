@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "encode.h"
 #include "worker_impl.h"
 
 /* Which slots of the job are this worker's, and the nodes of the tree that it brings for them (R5.2b). */
@@ -23,6 +24,18 @@ nodes_settle(struct pbox_worker *w)
 	w->slot_end = (uint16_t)pbox_slots_of(w->worker + 1u, w->workers, w->slots);
 	w->nodes = (uint16_t)pbox_range_nodes(w->slot, w->slot_end, w->slots, w->node);
 	assert(w->nodes > 0);
+}
+
+void
+nodes_begin_round(struct pbox_worker *w, uint32_t round)
+{
+	if (w->kept.round == round)
+		return;
+	w->kept.round = round;
+	memset(w->kept.slot, 0, sizeof(w->kept.slot));
+	for (unsigned k = 0; k < w->nodes; k++)
+		for (unsigned i = w->node[k].first; i < pbox_node_end(w->node[k], w->slots); i++)
+			w->kept.slot[i / 64] |= UINT64_C(1) << i % 64;
 }
 
 uint32_t
@@ -73,6 +86,9 @@ pbox_worker_gain(struct pbox_worker *w, const struct pbox_slot_range *range, uns
 		memcpy(&node[nodes], part, k * sizeof(*part));
 		nodes += k;
 	}
+	for (uint32_t i = 0; i < w->tables; i++)
+		if (encode_room(w->table[i], nodes) != 0)
+			return -ENOMEM;
 	w->nodes = (uint16_t)nodes;
 	memcpy(w->node, node, nodes * sizeof(*node));
 	for (uint32_t i = 0; i < w->tables; i++)

@@ -77,6 +77,10 @@ void pbox_worker_boxes(struct pbox_worker *w, const struct sockaddr_in *box, uns
 
 /** Begin to join; pbox_worker_state() says how it ends. @p deadline  ns, for all of it */
 void pbox_worker_open(struct pbox_worker *w, uint64_t now, uint64_t deadline);
+/** For a host that joins for others (lib/uplink): from now on HELLO and JOIN of a run that this worker has no table of leave when that is
+ * called, one of each at most, and never by a clock. So a run joins no later than the last of those others has asked. False: by the clock. */
+void pbox_worker_join_asked(struct pbox_worker *w, bool asked_alone);
+void pbox_worker_join_ask(struct pbox_worker *w, uint64_t now);
 
 enum pbox_worker_state {
 	PBOX_WORKER_OPENING,
@@ -204,7 +208,11 @@ struct pbox_worker_declaration {
 	/** The host makes the data frames itself (pbox_worker_session), in formats of blocks codes and residuals (R13.6) as well. This is its
 	 * only table: it has no operations here, the host frees it (pbox_worker_table_free) and declares it again in each session. */
 	bool own_data;
-	bool restores; /**< the box was started again: the host says what it holds (R10.2) */
+	bool restores; /**< the box may have been started again: the host says what it holds (R10.2). Without own_data it does so by
+			    pbox_worker_tensor_holds() and pbox_worker_table_told(), with copies (keep_copies) at a single box */
+	/** Its tensors' rounds are the host's (pbox_worker_tensor_begin), which sees to it that all fits the window in any order: none is
+	 * sent before others, nor held back for them, because it lags (R6.9, R18.6). */
+	bool own_rounds;
 	enum pbox_worker_declare_state state;
 	struct pbox_client_error err;
 	/** Once DECLARED: the worker's, as long as it lives; with own_data the host's. */
@@ -275,7 +283,8 @@ uint64_t pbox_worker_tensor(const struct pbox_worker_table *t, unsigned tensor, 
  * For a host that has its own tables, of which each tensor here is a fragment (lib/uplink): the tensor's next push is that of
  * @p round. Nothing of it was pushed in this worker. @p may_have  the box may have that round already: this worker's number brought it
  * before.
- * @return 0; -ERANGE: the box is at another version, which is in *version; -EINVAL: it was pushed, or is in no chunk
+ * @return 0; -EAGAIN: it is reported to a box that was started again, ask later; -ERANGE: the box is at another version, which is in
+ *         *version; -EINVAL: it was pushed, or is in no chunk
  */
 int pbox_worker_tensor_begin(struct pbox_worker_table *t, uint32_t tensor, uint32_t round,
 	bool may_have, uint32_t *version);
@@ -284,6 +293,14 @@ struct pbox_worker_tensor_result {
 	uint32_t version, samples;
 	uint16_t contributors;
 };
+/**
+ * Of a table that was declared with `restores`, before pbox_worker_table_told(): the host holds this version of a tensor.
+ * @param value  @p elements in the pull format, which is fp32; those after them are 0. NULL: it cannot give them
+ */
+void pbox_worker_tensor_holds(struct pbox_worker_table *t, uint32_t tensor,
+	const struct pbox_worker_tensor_result *what, const float *value, uint32_t elements);
+/** It has said so of all tensors: they are reported, and then pushed. */
+void pbox_worker_table_told(struct pbox_worker_table *t);
 bool pbox_worker_tensor_result(
 	const struct pbox_worker_table *t, uint32_t tensor, struct pbox_worker_tensor_result *out);
 
@@ -359,7 +376,7 @@ void pbox_worker_why(struct pbox_worker *w, struct pbox_worker_op *op,
 /* ---- control requests ---------------------------------------------------------------------------------------- */
 
 /** A request to the control endpoint (R3.1), repeated until it is answered; the host's memory, the worker's until it
- * is one of the answered. The host fills type, payload, length, answer and answer_cap; the rest is zero. */
+ * is one of the answered. The host fills type, payload, length, answer and answer_cap, and may fill box; the rest is zero. */
 struct pbox_worker_request {
 	struct pbox_worker_request *next;
 	const uint8_t *payload;
@@ -372,7 +389,9 @@ struct pbox_worker_request {
 	uint16_t answer_len, answer_code;
 	uint16_t map_epoch; /* of the header, and then of that of the answer */
 	uint8_t type;
+	uint8_t box; /**< 1 + number of the box that is asked; one that the job does not have, or goes on without, gives no answer. 0: as R3.1 and R16.4 say */
 	uint8_t answer_type; /**< once answered; 0: it has no answer, as the worker has failed or was shut */
+	uint8_t taken; /* SET: 1 + the box that has taken it first; 0: none yet */
 	bool listed;
 	bool own;     /* the worker's: it goes while others wait for a new session */
 	bool watched; /* the worker's: who has asked looks whether it is still listed */

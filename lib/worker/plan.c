@@ -213,6 +213,9 @@ turn_passes(struct pbox_worker *w, struct pbox_worker_question *q)
 {
 	struct worker_plan *p = &w->plan;
 
+	if (w->ops ==
+		NULL) /* else what is unfinished is of the round before, and its nodes count */
+		nodes_begin_round(w, q->work.round);
 	if (!p->reporting && w->now - p->asked_at >= REPORTS_EVERY) {
 		p->report = (struct pbox_worker_question){.kind = PBOX_WORKER_REPORT,
 			.table = q->table,
@@ -268,6 +271,9 @@ own_fails(struct pbox_client_error *err, int rc, const char *busy)
 {
 	if (rc == -EBUSY)
 		pbox_client_fail(err, PBOX_C_INVALID, "%s", busy);
+	else if (rc == -ENOMEM)
+		pbox_client_fail(err, PBOX_C_MEMORY,
+			"no memory for the codes of the slots that the box gives this worker");
 	else
 		pbox_client_fail(err, PBOX_C_REFUSED,
 			"the box gives this worker slots that the job does not have, or too many pieces");
@@ -286,6 +292,18 @@ own_later(const struct pbox_worker *w, struct pbox_worker_question *q)
 	ok->ranges = own_ranges(w, ok->range);
 }
 
+/** Has the worker pushed of the round? */
+static bool
+asker_has_pushed(const struct pbox_worker_question *q)
+{
+	const struct pbox_worker_table *t = q->table;
+
+	for (uint32_t i = 0; i < t->frags; i++)
+		if (t->frag[i].pushed && is_reached(t->frag[i].round, q->work.round))
+			return true;
+	return false;
+}
+
 static void
 work_own(struct pbox_worker *w, struct pbox_worker_question *q)
 {
@@ -294,7 +312,11 @@ work_own(struct pbox_worker *w, struct pbox_worker_question *q)
 
 	if (q->later != 0)
 		own_later(w, q);
+	else if (q->table->encoded != NULL && asker_has_pushed(q))
+		nodes_begin_round(w, q->work.round);
 	rc = pbox_worker_own(w, q->ok.edition, q->ok.range, q->ok.ranges);
+	if (rc == 0 && q->later == 0)
+		nodes_begin_round(w, q->work.round);
 
 	if (rc != 0) {
 		own_fails(&q->err, rc,
@@ -400,6 +422,7 @@ task_answered(struct pbox_worker *w, struct pbox_worker_question *q)
 			return;
 		}
 	} else if (ok.ranges > 0) {
+		nodes_begin_round(w, q->work.round);
 		rc = pbox_worker_gain(w, ok.range, ok.ranges);
 		if (rc != 0)
 			own_fails(&q->err, rc,

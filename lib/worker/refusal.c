@@ -2,7 +2,6 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +20,6 @@
 #define DOUBT_FIRST    (250 * NS_PER_MS)
 #define DOUBT_LATER    (500 * NS_PER_MS)
 #define DOUBTS         3
-#define FOLLOWS_MOST   4
 
 static int
 code_of(unsigned error)
@@ -113,7 +111,7 @@ refusal_is_provable(const struct join *j)
 static bool
 may_pass(const struct join *j, unsigned code)
 {
-	if (code == PBOX_E_WORKER_TAKEN)
+	if (code == PBOX_E_WORKER_TAKEN || code == PBOX_E_ELSEWHERE)
 		return true;
 	return j->patient && code != PBOX_E_NO_JOB && code != PBOX_E_SECRET &&
 	       code != PBOX_E_WORKERS && code != PBOX_E_MISMATCH && code != PBOX_E_VERSION &&
@@ -187,28 +185,6 @@ drop_cookies(struct join *j)
 		j->next_tx = j->s->w->now + JOIN_INTERVAL;
 }
 
-/** R16.3: the run has its number from another box, whose address this one gives: join there. */
-static void
-refusal_follow(struct join *j, const struct pbox_error_msg *m)
-{
-	struct session *s = j->s;
-	struct sockaddr_in at = s->box.addr;
-	char address[INET_ADDRSTRLEN];
-
-	if (s != worker_decider(s->w) || j->follows == FOLLOWS_MOST || j->renew)
-		return;
-	memcpy(&at.sin_addr, &m->detail, sizeof(at.sin_addr));
-	s->box = (struct pbox_client_peer){.addr = at};
-	snprintf(s->name, sizeof(s->name), "%s:%u",
-		inet_ntop(AF_INET, &at.sin_addr, address, sizeof(address)), ntohs(at.sin_port));
-	j->follows++;
-	j->cookies = j->tried = j->heard = 0;
-	j->doubt.n = 0;
-	j->renew = true;
-	j->interval = JOIN_INTERVAL;
-	j->next_tx = s->w->now;
-}
-
 void
 refusal_frame(struct join *j, const struct rx_frame *f)
 {
@@ -231,10 +207,9 @@ refusal_frame(struct join *j, const struct rx_frame *f)
 		j->proven = true;
 		j->doubt.n = 0;
 	}
-	if (m.code == PBOX_E_ELSEWHERE && (proven || j->s->w->secret[0] == 0)) {
-		refusal_follow(j, &m);
+	if (m.code == PBOX_E_ELSEWHERE && (proven || j->s->w->secret[0] == 0) &&
+		decider_refer(j, m.detail))
 		return;
-	}
 	if (may_pass(j, m.code) || (!proven && refusal_is_provable(j))) {
 		put_off(j, &m);
 	} else if (proven) {

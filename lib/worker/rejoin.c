@@ -57,8 +57,10 @@ rejoin_begin(struct session *s, enum rejoin_cause cause)
 bool
 rejoin_waits(const struct session *s)
 {
-	return s != worker_decider(s->w) && s->w->tables == 0 &&
-	       worker_decider(s->w)->rejoin.joining;
+	const struct session *first = worker_decider(s->w);
+
+	return s != first && s->w->tables == 0 &&
+	       (first->rejoin.joining || first->phase != SESSION_OPEN);
 }
 
 void
@@ -103,7 +105,9 @@ rejoin_due(const struct session *s)
 	if (r->joining && rejoin_waits(s))
 		return UINT64_MAX;
 	if (r->joining)
-		return s->join.done ? 0 : s->join.next_tx;
+		return s->join.done ? 0 : join_due(&s->join);
+	if (r->unreported != NULL)
+		return 0;
 	if (r->phase == PHASE_HOMES)
 		return spread_due(s->w, &r->homes);
 	return r->phase == PHASE_MAP ? pager_due(&r->pages) : UINT64_MAX;
@@ -174,7 +178,8 @@ begin_again(struct session *s)
 	uint64_t run = s->number;
 
 	assert(s->join.done && s->join.rc == 0 && !r->joining);
-	if (m->worker != w->worker || m->workers != w->workers) {
+	if ((m->worker != w->worker && !(w->turned && s == worker_decider(w))) ||
+		m->workers != w->workers) {
 		text_fail(w, PBOX_C_REFUSED,
 			"the box at %s came back and made worker %u of %u of this one, which is %u of %u",
 			s->name, m->worker, m->workers, w->worker, w->workers);
@@ -203,6 +208,7 @@ begin_again(struct session *s)
 		carry_lost(w, s);
 	carry_drop(w, s);
 	s->rejoin.reporting = NULL;
+	s->rejoin.unreported = NULL;
 	flight_withdraw_all(s);
 	queue_clear(s);
 	if (m->incarnation != s->incarnation)
@@ -242,6 +248,15 @@ ask_first(struct session *s)
 static void
 not_again(struct session *s)
 {
+	const struct spread *x = &s->w->homes.spread;
+
+	if (x->next != NULL && x->decider == s->index) {
+		text_fail(s->w, PBOX_C_LOST,
+			"job '%s' has two maps: by map %u box %u decides, and by map %u it is out: two boxes were failed over by each other; start the job again from a checkpoint",
+			s->w->job, x->out_epoch, s->index, s->w->homes.epoch);
+		join_end(&s->join);
+		return;
+	}
 	join_end(&s->join);
 	join_begin(&s->join, s, s->w->worker);
 	s->join.patient = true;
@@ -389,6 +404,8 @@ tick_set(struct session *s)
 			g, p, PBOX_SET, pbox_set_encode(p->payload, g->cap, sets_at(t, g->next++)));
 		return;
 	}
+	if (t->untold)
+		return;
 	phase_table(s, s->rejoin.table, PHASE_RESTORE);
 	restore_begin(s, t);
 }
@@ -409,6 +426,25 @@ tick_restore(struct session *s)
 	} else {
 		rejoin_finish(s);
 	}
+}
+
+/** A new table that was declared with RESTORE: its host says what it holds of it, and then that is reported as after a restart of the box. */
+static void
+report_new(struct session *s)
+{
+	struct rejoin *r = &s->rejoin;
+	uint32_t table = r->unreported->number;
+
+	assert(!r->joining && r->phase == PHASE_NONE && table + 1 == s->w->tables);
+	r->unreported = NULL;
+	rejoin_close(s);
+	if (pager_open(&r->pages, s) != 0) {
+		text_fail(s->w, PBOX_C_MEMORY, "no memory to report table %u", table);
+		return;
+	}
+	r->lost_ns = s->w->now;
+	r->cause = REJOIN_FORGOTTEN;
+	phase_table(s, table, PHASE_SET);
 }
 
 void
@@ -437,6 +473,8 @@ rejoin_tick(struct session *s)
 	assert(r->phase == PHASE_NONE || r->table < w->tables);
 	if (!s->listed) /* boxes.c */
 		return;
+	if (r->unreported != NULL)
+		report_new(s);
 	if (r->phase == PHASE_DECLARE)
 		tick_declare(s);
 	if (r->phase == PHASE_MAP && !w->failed)
@@ -568,6 +606,8 @@ rejoin_why(const struct session *s, const struct pbox_worker_table *t, int *miss
 		*missing = r->pages.wait.first_missing;
 		pbox_text_add(text, cap, ", waiting for worker %d to declare table %u again",
 			*missing, r->table);
+	} else if (r->phase == PHASE_SET && s->w->table[r->table]->untold) {
+		pbox_text_add(text, cap, ", and table %u is not restored here yet", r->table);
 	} else if (r->phase == PHASE_RESTORE && r->reporting != NULL) {
 		*missing = why_restore(s, text, cap);
 	} else {

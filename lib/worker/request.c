@@ -173,37 +173,51 @@ is_set(const struct pbox_worker_request *r)
 	       (r->answer_type == PBOX_SET_OK || is_late_coefficient(r));
 }
 
-/** A restarted box needs the SETs again that the box has taken. */
+/** From the first box on that has taken it, one that is started again, or taken in, needs it (R10.4). That box may not be the first one that
+ * is not out any more: another one was taken in meanwhile. */
 static void
-remember_set(struct session *s, const struct pbox_worker_request *r)
+remember_set(struct session *s, struct pbox_worker_request *r)
 {
 	struct pbox_worker *w = s->w;
 	struct pbox_set m;
 
-	if (!is_set(r) || !w->conf.keep_copies || pbox_set_decode(r->payload, r->length, &m) != 0 ||
+	if (!is_set(r) || r->taken != 0)
+		return;
+	r->taken = (uint8_t)(s->index + 1);
+	if (!w->conf.keep_copies || pbox_set_decode(r->payload, r->length, &m) != 0 ||
 		m.table >= w->tables)
 		return;
 	if (sets_add(w->table[m.table], &m) != 0)
 		text_fail(w, PBOX_C_MEMORY, "no memory to remember hyper-parameters");
 }
 
-/** Hyper-parameters are set at all boxes, at one after the other. */
-static bool
-is_for_next(const struct session *s, const struct pbox_worker_request *r)
+/** Hyper-parameters are set at all boxes, at one after the other: from the one that has taken them first to the last, and then at those before,
+ * if there are any by now. @return w->boxes: no other one */
+static unsigned
+set_next(const struct session *s, const struct pbox_worker_request *r)
 {
-	return is_set(r) && worker_next_box(s->w, s->index) < s->w->boxes;
+	const struct pbox_worker *w = s->w;
+	unsigned next = worker_next_box(w, s->index), begin = r->taken - 1u;
+
+	if (s->index >= begin && next == w->boxes)
+		next = worker_first_box(w);
+	else if (s->index >= begin)
+		return next;
+	return next < begin ? next : w->boxes;
 }
 
 /** Its box has answered, the last one that is asked or not. */
 static void
 request_next(struct session *s, struct pbox_worker_request *r)
 {
-	if (!is_for_next(s, r)) {
+	unsigned next = is_set(r) ? set_next(s, r) : s->w->boxes;
+
+	if (next == s->w->boxes) {
 		request_end(s->w, r);
 		return;
 	}
 	r->map_epoch = 0;
-	request_start(s->w->box[worker_next_box(s->w, s->index)], r);
+	request_start(s->w->box[next], r);
 }
 
 void
@@ -228,9 +242,7 @@ request_frame(struct session *s, const struct rx_frame *f)
 	r->answer_code = pbox_code_get(&f->hdr);
 	r->map_epoch = f->hdr.map_epoch;
 	request_unlist(s, r);
-	if (s->index ==
-		worker_first_box(s->w)) /* from then on a box that is started again needs it */
-		remember_set(s, r);
+	remember_set(s, r);
 	request_next(s, r);
 }
 
@@ -244,21 +256,53 @@ request_retire(struct session *s)
 		if (r->type == PBOX_LEAVE)
 			continue;
 		request_unlist(s, r);
-		request_next(s, r);
+		if (r->own)
+			continue;
+		if (r->type == PBOX_SET && r->taken == 0) /* the first box has not answered */
+			request_start(s->w->box[worker_first_box(s->w)], r);
+		else if (r->type != PBOX_SET)
+			request_start(worker_decider(s->w), r);
+		else
+			request_next(s, r);
 	}
 }
 
 /* ---- the host's ----------------------------------------------------------------------------- */
 
+/** The one that the host asks. NULL: it is not there. */
+static struct session *
+request_box(const struct pbox_worker *w, const struct pbox_worker_request *r)
+{
+	if (r->box > 0)
+		return r->box <= w->boxes && !w->box[r->box - 1]->out ? w->box[r->box - 1] : NULL;
+	return r->type == PBOX_SET ? w->box[worker_first_box(w)] : worker_decider(w);
+}
+
 void
 pbox_worker_request(struct pbox_worker *w, struct pbox_worker_request *r)
 {
+	struct session *s = request_box(w, r);
+
 	assert(!r->listed && (r->answer != NULL || r->answer_cap == 0));
 	r->own = false;
+	r->taken = 0;
 	for (unsigned i = 0; i < w->boxes && r->type == PBOX_LEAVE; i++)
 		if (w->box[i] != worker_decider(w))
 			header_leave(w->box[i]);
-	request_start(r->type == PBOX_SET ? w->box[worker_first_box(w)] : worker_decider(w), r);
+	if (s != NULL)
+		request_start(s, r);
+	else
+		request_end(w, r);
+}
+
+static bool
+request_is_of(const struct session *s, const struct pbox_worker_request *r)
+{
+	const struct pbox_worker_request *p = s->requests;
+
+	while (p != NULL && p != r)
+		p = p->next;
+	return p != NULL;
 }
 
 void
@@ -266,8 +310,10 @@ pbox_worker_request_cancel(struct pbox_worker *w, struct pbox_worker_request *r)
 {
 	struct pbox_worker_request **p = &w->answered;
 
+	/* any box may have been asked */
 	for (unsigned i = 0; i < w->boxes && r->listed; i++)
-		request_drop(w->box[i], r);
+		if (request_is_of(w->box[i], r))
+			request_drop(w->box[i], r);
 	while (*p != NULL && *p != r)
 		p = &(*p)->next;
 	if (*p == NULL)

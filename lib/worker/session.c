@@ -355,7 +355,7 @@ session_due(const struct session *s, const struct lane *l)
 	if (s->phase == SESSION_JOINING)
 		return s->join.done      ? 0
 		       : rejoin_waits(s) ? s->deadline
-					 : least(s->join.next_tx, s->deadline);
+					 : least(join_due(&s->join), s->deadline);
 	if (s->phase == SESSION_PATH)
 		return s->path.next;
 	if (l->number == 0)

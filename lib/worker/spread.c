@@ -30,6 +30,8 @@ spread_begin(const struct pbox_worker *w, struct spread *x, struct pbox_worker_t
 	x->out = w->homes.out;
 	x->out_epoch = w->homes.epoch;
 	x->decider = w->homes.decider;
+	x->asks = x->decider;
+	x->since_ns = w->now;
 	for (uint32_t i = 0; i < tables; i++) {
 		x->next[i] = calloc(table[i]->chunks + (size_t)1, sizeof(*x->next[i]));
 		if (x->next[i] == NULL) {
@@ -64,7 +66,8 @@ spread_again(struct spread *x)
 	x->asked = x->changed = x->newer = false;
 	x->at = x->first = 0;
 	x->box = 0;
-	x->again_ns = 0;
+	x->again_ns = x->since_ns = 0;
+	x->asks = x->decider;
 	x->phase = SPREAD_ASK;
 }
 
@@ -88,6 +91,13 @@ page_most(const struct pbox_worker *w, const struct spread *x)
 	return room < PBOX_HOMES_MOST ? room : PBOX_HOMES_MOST;
 }
 
+/** The box that is asked or shown. */
+static unsigned
+spread_at(const struct spread *x)
+{
+	return x->phase == SPREAD_ASK ? x->asks : x->box;
+}
+
 /** The next page goes. */
 static void
 page_send(struct pbox_worker *w, struct spread *x)
@@ -109,7 +119,7 @@ page_send(struct pbox_worker *w, struct spread *x)
 				.epoch = x->next[x->at][x->first + i].epoch};
 	}
 	length = pbox_homes_encode(x->payload, sizeof(x->payload), &m);
-	x->s = w->box[x->phase == SPREAD_ASK ? x->decider : x->box];
+	x->s = w->box[spread_at(x)];
 	x->asked = true;
 	request_begin(
 		x->s, &x->request, PBOX_HOMES, x->payload, length, 0, x->answer, sizeof(x->answer));
@@ -122,7 +132,7 @@ page_take(struct pbox_worker *w, struct spread *x, const struct pbox_homes *m)
 	const struct pbox_worker_table *t = x->table[x->at];
 
 	assert(x->at < x->tables && x->box < w->boxes && m->first == x->first);
-	homes_heard(&w->homes, m->epoch, x->s->index);
+	homes_heard(&w->homes, m->epoch, x->s->index, x->s->index == x->decider);
 	if ((int16_t)(m->epoch - x->out_epoch) > 0) {
 		x->out = m->out;
 		x->out_epoch = m->epoch;
@@ -186,6 +196,12 @@ page_next(struct pbox_worker *w, struct spread *x, const struct pbox_homes *m)
 	x->at = 0;
 	if (x->only)
 		return false;
+	if (x->phase == SPREAD_ASK && x->asks != x->decider) {
+		/* the one that decides by what has been heard says all of it */
+		x->asks = x->decider;
+		x->changed = false;
+		return true;
+	}
 	if (x->phase == SPREAD_ASK) {
 		x->box = spread_first(w, x);
 		if (x->learned != 0 && (int16_t)(x->learned - x->epoch) > 0)
@@ -211,11 +227,42 @@ page_next(struct pbox_worker *w, struct spread *x, const struct pbox_homes *m)
 static bool
 may_talk(const struct pbox_worker *w, const struct spread *x)
 {
-	const struct session *s = w->box[x->phase == SPREAD_ASK ? x->decider : x->box];
+	const struct session *s = w->box[spread_at(x)];
 
 	if (s->phase != SESSION_OPEN || s->retired || !s->listed || rejoin_pauses(s))
 		return false;
 	return x->only || s->rejoin.phase == PHASE_NONE || s->rejoin.phase == PHASE_RESTORE;
+}
+
+/** The one that decides may be silent. A box says that there is a later map than any that has been answered, and it is not the one that should answer
+ * now. */
+static bool
+others_know(const struct pbox_worker *w, const struct spread *x)
+{
+	return !x->only && w->homes.from != spread_at(x) &&
+	       (int16_t)(w->homes.seen - x->out_epoch) > 0 &&
+	       (x->phase == SPREAD_ASK || spread_at(x) == x->decider ||
+		       w->box[x->decider]->rejoin.joining);
+}
+
+/** The box that should answer is silent: which box decides now says another one (R16.17). */
+static bool
+ask_another(struct pbox_worker *w, struct spread *x)
+{
+	if (x->since_ns == 0)
+		x->since_ns = w->now;
+	if (w->now - x->since_ns < SPREAD_PATIENT || !others_know(w, x))
+		return false;
+	if (x->phase != SPREAD_ASK)
+		return true;
+	if (x->asked)
+		request_drop(x->s, &x->request);
+	x->asked = x->changed = false;
+	x->asks = x->asks == x->decider ? w->homes.from : x->decider;
+	x->at = x->first = 0;
+	x->again_ns = 0;
+	x->since_ns = w->now;
+	return false;
 }
 
 int
@@ -231,6 +278,13 @@ spread_step(struct pbox_worker *w, struct spread *x)
 	}
 	if (x->tables == 0)
 		return 0;
+	if (ask_another(w, x)) {
+		x->newer = true;
+		return 0;
+	}
+	/* it was out by an earlier map (R16.12) */
+	if (x->phase == SPREAD_ASK && w->box[x->asks]->out && (x->out >> x->asks & 1) == 0)
+		take_in(w, x);
 	if (!x->asked) {
 		if (w->now < x->again_ns || !may_talk(w, x))
 			return 1;
@@ -239,8 +293,10 @@ spread_step(struct pbox_worker *w, struct spread *x)
 	if (x->request.listed)
 		return 1;
 	x->asked = false;
+	x->since_ns = w->now;
 	if (x->request.answer_type == PBOX_NOT_READY) {
-		homes_heard(&w->homes, x->request.map_epoch, x->s->index);
+		homes_heard(
+			&w->homes, x->request.map_epoch, x->s->index, x->s->index == x->decider);
 		x->pause = x->pause == 0 ? SPREAD_FIRST_PAUSE : x->pause * 2;
 		if (x->pause > SPREAD_LAST_PAUSE)
 			x->pause = SPREAD_LAST_PAUSE;
@@ -278,7 +334,10 @@ spread_is_out(const struct spread *x)
 uint64_t
 spread_due(const struct pbox_worker *w, const struct spread *x)
 {
+	uint64_t another =
+		x->tables > 0 && others_know(w, x) ? x->since_ns + SPREAD_PATIENT : UINT64_MAX;
+
 	if (x->tables == 0 || x->asked || !may_talk(w, x))
-		return UINT64_MAX;
-	return x->again_ns;
+		return another;
+	return x->again_ns < another ? x->again_ns : another;
 }

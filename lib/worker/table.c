@@ -33,7 +33,11 @@ table_free(struct pbox_worker_table *t)
 	free(t->redo_payload);
 	free(t->retained_vector);
 	free(t->encoded);
-	free(t->codes);
+	for (unsigned i = 0; i < t->n_coded; i++) {
+		free(t->coded[i].codes);
+		free(t->coded[i].of);
+	}
+	free(t->coded);
 	free(t->residual[0]);
 	free(t->residual[1]);
 	sets_free(t);
@@ -56,11 +60,18 @@ table_new(const struct pbox_client_table *d, uint32_t number,
 	t->optimiser = d->optimiser;
 	t->push_format = d->push_format;
 	t->pull_format = d->pull_format;
-	if (pbox_format_is_block(d->push_format)) {
+	if (pbox_format_is_block(d->push_format) && d->discipline == PBOX_DISCIPLINE_CLOCK) {
+		t->update = d->push_format;
+		t->push_format = PBOX_FMT_FP32;
+	} else if (pbox_format_is_block(d->push_format)) {
 		t->block = d->push_format;
-		t->push_format = t->pull_format = PBOX_FMT_FP32;
+		t->push_format = PBOX_FMT_FP32;
 		t->weighs = d->op == PBOX_OP_WEIGHTED_MEAN;
 		t->op = t->weighs ? PBOX_OP_SAMPLE_MEAN : d->op;
+	}
+	if (pbox_format_is_block(d->pull_format)) {
+		*(d->mode == PBOX_MODE_OPTIMISER ? &t->difference : &t->value) = d->pull_format;
+		t->pull_format = PBOX_FMT_FP32;
 	}
 	t->tensor = calloc(d->n > 0 ? d->n * (size_t)discipline->lanes : 1, sizeof(*t->tensor));
 	if (t->tensor == NULL)

@@ -41,9 +41,10 @@ not_begun_from(const struct pbox_worker *w, unsigned first, unsigned end)
 	return from;
 }
 
-/* Its nodes without the slots first to end - 1, where these end with a node. False: it would have too many. */
+/* Its nodes without the slots first to end - 1, where these end with a node. What is left may be more nodes than it had. False: too many, or no
+ * memory for their codes; then it keeps the slots. */
 static bool
-give_up(struct pbox_worker *w, unsigned first, unsigned end)
+give_up(struct pbox_worker *w, uint32_t round, unsigned first, unsigned end)
 {
 	struct pbox_node node[PBOX_RANGE_NODES], part[PBOX_RANGE_NODES];
 	unsigned n = 0, stop = end;
@@ -67,6 +68,13 @@ give_up(struct pbox_worker *w, unsigned first, unsigned end)
 	}
 	if (stop != end)
 		return false;
+	for (uint32_t i = 0; i < w->tables; i++)
+		if (encode_room(w->table[i], n) != 0)
+			return false;
+	/* should they come back in this round, the box may have them from another by then */
+	nodes_begin_round(w, round);
+	for (unsigned i = first; i < end; i++)
+		w->kept.slot[i / 64] &= ~(UINT64_C(1) << i % 64);
 	w->nodes = (uint16_t)n;
 	memcpy(w->node, node, n * sizeof(*node));
 	w->task.moved = true;
@@ -126,7 +134,7 @@ task_frame(struct session *s, const struct rx_frame *f)
 		t->token = s->token;
 		t->end = m.end;
 		t->first = (uint16_t)(here ? not_begun_from(w, m.first, m.end) : m.end);
-		if (t->first < t->end && !give_up(w, t->first, t->end))
+		if (t->first < t->end && !give_up(w, m.round, t->first, t->end))
 			t->first = t->end;
 	}
 	a = (struct pbox_task){.table = m.table,

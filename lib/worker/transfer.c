@@ -43,6 +43,8 @@ withdraw(struct pbox_worker *w, struct pbox_worker_table *t, struct frag *f)
 			any = true;
 		}
 	}
+	if (any)
+		redo_withdrawn(t, f);
 	return any;
 }
 
@@ -321,14 +323,13 @@ on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, struct 
 {
 	struct pbox_worker *w = ep->s->w;
 	const struct pbox_hdr *h = &r->hdr;
-	bool codes =
-		t->block != 0 && h->format == t->block && h->fmt_arg == pbox_format_arg(t->block);
-	unsigned format = codes ? t->block : t->pull_format;
+	unsigned format = encode_format(t, h);
 	size_t bytes = pbox_payload_bytes(format, frag_elements(t, f));
 	bool zero = (h->flags & PBOX_F_ZERO) != 0 && h->length == 0 && t->vector == 0;
 	const uint8_t *payload;
 
-	if (!zero && (h->length != bytes + t->vector || h->format != format)) {
+	if (!zero &&
+		(h->length != bytes + t->vector || h->format != format || !encode_fits(t, f, h))) {
 		ep->lane->count.rx_dropped++;
 		return;
 	}

@@ -63,6 +63,7 @@ pbox_worker_create(const struct pbox_client_conf *conf, const struct sockaddr_in
 	w->lanes = 1;
 	w->nonce = port->random(port->ctx);
 	w->next_id = (uint32_t)port->random(port->ctx) | 1;
+	w->named[0] = *box;
 	part_begin(w, all_parts);
 	if (w->lane[0] == NULL || boxes_session(w, box) == NULL || !worker_copy_conf(w, conf)) {
 		pbox_worker_destroy(w);
@@ -109,6 +110,20 @@ pbox_worker_open(struct pbox_worker *w, uint64_t now, uint64_t deadline)
 	lane_gather_all(w, now);
 	for (unsigned i = 0; i < w->boxes; i++)
 		session_open(w->box[i], deadline);
+}
+
+void
+pbox_worker_join_asked(struct pbox_worker *w, bool asked_alone)
+{
+	w->asked_alone = asked_alone;
+}
+
+void
+pbox_worker_join_ask(struct pbox_worker *w, uint64_t now)
+{
+	w->asked = true;
+	pbox_worker_tick(w, now, now);
+	w->asked = false;
 }
 
 enum pbox_worker_state

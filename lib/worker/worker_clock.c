@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <pbox_reduce.h>
+
 #include "worker_impl.h"
 
 /*
@@ -223,6 +225,18 @@ is_asked_for(const struct pbox_worker_table *t, const struct frag *f)
 	return false;
 }
 
+/** Own pushes that the log needs not keep: one in codes may go again from there until it is answered. */
+static uint32_t
+shown_up_to(const struct pbox_worker_table *t, const struct frag *f, uint32_t own)
+{
+	const struct frag *pushes = pushes_of(t, f);
+	uint32_t answered = pushes->round - (pushes->state == FRAG_FLIGHT);
+
+	if (t->update == 0 || !table_is_pull_lane(t, f) || rounds_apart(own, answered) <= 0)
+		return own;
+	return answered;
+}
+
 static void
 clock_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h,
 	struct retained *kept, struct pbox_client_stats *count)
@@ -245,7 +259,7 @@ clock_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr 
 	if (kept != NULL)
 		kept->slowest = m.slowest;
 	if (t->redo != NULL)
-		redo_shown(t, pushes, m.own);
+		redo_shown(t, pushes, shown_up_to(t, f, m.own));
 	if (!is_asked_for(t, f))
 		return;
 	k->before = other ? k->seen : k->last;
@@ -335,27 +349,60 @@ add_push(uint8_t *out, unsigned out_format, const uint8_t *in, unsigned in_forma
 	}
 }
 
-/** To the piece of a pull: pushes after clock @p has, up to @p last, that a restarted box has lost. */
+#define ADDED (8 * PBOX_UNIT) /* elements that are decoded at a time */
+
+/** The same to @p n elements from @p at on of a fragment, of its codes. */
 static void
-add_owed(const struct pbox_worker_table *t, const struct frag *f, const struct piece *p,
-	uint32_t has, uint32_t last)
+add_codes_of(const struct pbox_worker_table *t, uint8_t *out, const uint8_t *codes, uint64_t at,
+	float factor, uint32_t n)
+{
+	float value[ADDED];
+
+	while (n > 0) {
+		uint32_t skip = at % PBOX_UNIT, k = n < ADDED - skip ? n : ADDED - skip;
+
+		t->reduce->decode(value, codes + pbox_payload_bytes(t->update, at - skip),
+			t->update, skip + k);
+		add_push(out, t->pull_format, (const uint8_t *)(value + skip), PBOX_FMT_FP32,
+			factor, k);
+		out += pbox_payload_bytes(t->pull_format, k);
+		at += k;
+		n -= k;
+	}
+}
+
+/** To the piece of a pull: the push of that clock as it was sent; false: it is not kept. */
+static bool
+add_sent(const struct pbox_worker_table *t, const struct frag *f, const struct piece *p,
+	uint32_t clock)
 {
 	const struct piece *push = p - t->pieces;
 	uint8_t *out = p->entry->out + pbox_payload_bytes(t->pull_format, p->offset);
 	uint64_t before = 0;
-	uint16_t factor;
+	float factor;
+	const uint8_t *in = redo_find(t, f, clock, &factor);
 
-	assert(p >= t->piece + t->pieces && t->redo != NULL);
+	assert(p >= t->piece + t->pieces);
+	if (in == NULL)
+		return false;
 	for (const struct piece *x = &t->piece[f->piece]; x != push; x++)
 		before += x->elements;
-	while (rounds_apart(last, has) > 0) {
-		const uint8_t *in = redo_find(t, f, ++has, &factor);
+	if (t->update != 0)
+		add_codes_of(t, out, in, before, factor, p->elements);
+	else
+		add_push(out, t->pull_format, in + pbox_payload_bytes(t->push_format, before),
+			t->push_format, factor, p->elements);
+	return true;
+}
 
-		if (in != NULL)
-			add_push(out, t->pull_format,
-				in + pbox_payload_bytes(t->push_format, before), t->push_format,
-				pbox_worker_factor(factor), p->elements);
-	}
+/** Those after clock @p has, up to @p last, that a restarted box has lost. */
+static void
+add_owed(const struct pbox_worker_table *t, const struct frag *f, const struct piece *p,
+	uint32_t has, uint32_t last)
+{
+	assert(t->redo != NULL);
+	while (rounds_apart(last, has) > 0)
+		add_sent(t, f, p, ++has);
 }
 
 static void
@@ -376,6 +423,9 @@ clock_deliver(const struct pbox_worker *w, struct pbox_worker_table *t, const st
 		if (e->op->order >= to->op->order)
 			return;
 		if (!op_pushes(e->op) || op_fails(e->op) || rounds_apart(++clock, has) <= 0)
+			continue;
+		/* what the box will add; what has not been sent yet counts as the program has pushed it */
+		if (t->update != 0 && add_sent(t, f, p, clock))
 			continue;
 		add_push(to->out + pbox_payload_bytes(t->pull_format, p->offset), t->pull_format,
 			table_in(e, 0) + at, t->push_format, pbox_worker_factor(push_factor(e->op)),

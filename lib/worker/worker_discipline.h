@@ -51,6 +51,9 @@ struct worker_discipline {
 	/* Its chunks stay where the first map has them, and each box gives them an epoch of its own (R16.15). */
 	bool stays;
 
+	/* All boxes have said how they lay the table out: may it begin with what they have? NULL: it may. */
+	int (*alike)(const struct session *s, const struct pbox_worker_table *t,
+		uint32_t first_round, struct pbox_client_error *err);
 	/* The map is here. @p first_round as pbox_client_table has it. 0, or a failure with its text. */
 	int (*begin)(struct session *s, struct pbox_worker_table *t, uint32_t first_round,
 		struct pbox_client_error *err);

@@ -13,8 +13,8 @@
  *     worker_lanes.c      the same for hosts with a thread for each lane (struct lane)
  *     session.c           a session, one a box: phases, keep-alive, end
  *     part.c              the parts of a worker (part.h): boxes.c, homes.c, carry.c and plan.c with the files beside them
- *     boxes.c             a job at several boxes: which, and are they alike?
- *     join.c refusal.c path.c           how a session begins: handshake, refusals, path MTU
+ *     boxes.c decider.c   a job at several boxes: which, are they alike, and which one decides?
+ *     join.c refusal.c refer.c path.c   how a session begins: handshake, refusals, path MTU
  *     rejoin.c restore.c                failover: a new session after a restart of the box
  *     carry.c                           fragments that are carried from box to box
  *     homes.c spread.c out.c            chunks that move from box to box; boxes that the job goes on without
@@ -31,9 +31,10 @@
  *     task.c              slots that others do within a round
  *     nodes.c             which nodes of the tree over the job's slots this worker brings
  *     worker_rounds.c worker_clock.c    the discipline of a table (worker_discipline.h): versions, answers, losses
+ *     redo.c              own pushes that a restarted box needs
  *     encode.c            formats of blocks: codes, residuals, what results say
  *     half.c              elements of 16 bits
- *     redo.c retained.c sets.c       what a restarted box needs: own pushes, last results, hyper-parameters
+ *     retained.c sets.c   what a restarted box needs besides: last results, hyper-parameters
  *     link.c header.c auth.c            frames in datagrams
  *     why.c text.c check.c              texts, and checks of a program's arguments
  *
@@ -258,20 +259,29 @@ struct pbox_worker {
 
 	struct session *box[WORKER_BOXES]; /* a session a box, by its place in the list */
 	unsigned boxes;
-	bool opened;     /* all of them were open */
-	bool renumbered; /* the box that decides has given another run: the others follow */
-	bool astray;     /* another box has a later run than that one gave */
+	bool opened;             /* all of them were open */
+	bool asked_alone, asked; /* fresh JOINs leave when the host asks; it does */
+	bool renumbered;         /* the box that decides has given another run: the others follow */
+	bool astray;             /* another box has a later run than that one gave */
+	uint8_t turn; /* without tables: 1 + the box that is to be asked for number and run; 0: the same */
+	bool turned;               /* it is another one, and has not answered yet */
+	unsigned refers;           /* how often that was so */
 	struct pbox_boxes_ok list; /* of the box that was asked first, if there are several */
 	struct homes homes;
 	struct carries carries;
 	struct norms norms;
-	struct sockaddr_in named[WORKER_BOXES]; /* by the program; n_named 0: one */
+	struct sockaddr_in named[WORKER_BOXES]; /* by the program; n_named 0: one, the first */
 	unsigned n_named;
 	uint16_t worker, workers; /* of the first WELCOME */
 	uint16_t slots;           /* of the job, named or not */
 	uint16_t slot, slot_end;  /* the worker's first one, and the one after its last */
 	uint16_t nodes;           /* that these consist of */
 	struct pbox_node node[PBOX_RANGE_NODES];
+	struct {
+		uint32_t
+			round; /* by plan: the last one that may have begun with other slots than it ends with */
+		uint64_t slot[PBOX_MAX_SLOTS / 64]; /* bitmap: with which */
+	} kept;
 	uint16_t settled_as;           /* the worker whose nodes these are, if settled */
 	bool settled, planned;         /* the nodes are known; they change (section 15) */
 	uint8_t edition, edition_seen; /* of the owners: of node, of the last RESULT */
@@ -346,6 +356,19 @@ nodes_at(const struct pbox_worker *w, const struct pbox_worker_table *t, unsigne
 	return t->op == PBOX_OP_WEIGHTED_MEAN ? (struct pbox_node){(uint16_t)(w->slot + i), 0}
 					      : w->node[i];
 }
+/** Has the worker had all slots of the node since that round began? */
+static inline bool
+nodes_are_kept(const struct pbox_worker *w, uint32_t round, struct pbox_node n)
+{
+	bool changed = w->planned && w->kept.round == round;
+
+	for (unsigned i = n.first; changed && i < pbox_node_end(n, w->slots); i++)
+		if ((w->kept.slot[i / 64] >> i % 64 & 1) == 0)
+			return false;
+	return true;
+}
+/** That round has begun, with the slots that the worker has, if it is not known yet: those that come later are no longer its own. */
+void nodes_begin_round(struct pbox_worker *w, uint32_t round);
 /** How many fragments may be in flight at an endpoint, of @p window that the box has granted: it has room for as many of the
  * fewest nodes, and those of some tables are more. */
 uint32_t nodes_window(const struct pbox_worker *w, uint32_t window);

@@ -57,6 +57,8 @@ round_contribution(const struct pbox_worker *w, const struct pbox_worker_table *
 
 		pbox_push_rounds_put(h, &m);
 	}
+	if (t->difference != 0)
+		pbox_copy_age_put(h, encode_age(t, f));
 }
 
 static void
@@ -65,8 +67,9 @@ round_ask(const struct pbox_worker *w, const struct pbox_worker_table *t, const 
 {
 	const struct pbox_pull_rounds m = {.round = f->round, .latest = any_round(w, f)};
 
-	(void)t;
 	pbox_pull_rounds_put(h, &m);
+	if (t->difference != 0)
+		pbox_copy_age_put(h, encode_age(t, f));
 }
 
 static bool
@@ -141,9 +144,9 @@ round_differs(const struct pbox_worker *w, const struct pbox_worker_table *t, ui
 		t->number, w->box[a]->name, low, w->box[b]->name, high, w->job);
 }
 
-/** The same round of two runs is of two models as well. */
+/** The same round of two runs is of two models as well, and by two maps a chunk may be at two boxes, or at none. */
 static int
-round_marks(const struct pbox_worker *w, const struct pbox_worker_table *t, uint32_t version,
+round_marks(const struct pbox_worker *w, const struct pbox_worker_table *t,
 	struct pbox_client_error *err)
 {
 	unsigned a = 0;
@@ -154,10 +157,38 @@ round_marks(const struct pbox_worker *w, const struct pbox_worker_table *t, uint
 			a = b;
 		if (t->mark[b] != 0 && t->mark[b] != t->mark[a])
 			return pbox_client_fail(err, PBOX_C_MISMATCH,
-				"table %u begins with round %u of different runs at the boxes %s and %s: let all boxes begin with snapshots of one run (pbox-snapshot says the run of a file; move the others away, then pbox-ctl restore %s --round %u at each)",
-				t->number, version, w->box[a]->name, w->box[b]->name, w->job,
-				version);
+				"table %u begins with snapshots of different runs, or by different maps, at the boxes %s and %s: let all boxes begin with one set (pbox-snapshot inspect says run and map of a file; move the others away, then pbox-ctl restore %s --round R at each)",
+				t->number, w->box[a]->name, w->box[b]->name, w->job);
 	}
+	return 0;
+}
+
+/** Does the table begin with the run? Then it has one version of all chunks at all boxes. */
+static bool
+round_is_new(const struct session *s, const struct pbox_worker_table *t, uint32_t first_round)
+{
+	return s->w->boxes > 1 && first_round == 0 && t->chunks > 0 &&
+	       (t->flags & (PBOX_DECLARE_CONTINUE | PBOX_DECLARE_RESTORE)) == 0;
+}
+
+/* Before anybody is asked which box has what: boxes that have begun with other sets contradict each other. */
+static int
+round_alike(const struct session *s, const struct pbox_worker_table *t, uint32_t first_round,
+	struct pbox_client_error *err)
+{
+	return round_is_new(s, t, first_round) ? round_marks(s->w, t, err) : 0;
+}
+
+/** Some box has begun with a snapshot, and those that have the chunks have none. */
+static int
+round_nowhere(const struct pbox_worker *w, const struct pbox_worker_table *t,
+	struct pbox_client_error *err)
+{
+	for (unsigned b = 0; b < w->boxes; b++)
+		if (t->mark[b] != 0)
+			return pbox_client_fail(err, PBOX_C_MISMATCH,
+				"table %u begins with a snapshot at the box %s, and at the others, which have its chunks, with none: let all boxes begin with their snapshots of one round (pbox-ctl restore %s --round R at each), or all without (--withdraw)",
+				t->number, w->box[b]->name, w->job);
 	return 0;
 }
 
@@ -175,11 +206,10 @@ round_begin(struct session *s, struct pbox_worker_table *t, uint32_t first_round
 		low = rounds_apart(version, low) < 0 ? version : low;
 		high = rounds_apart(version, high) > 0 ? version : high;
 	}
-	if (s->w->boxes > 1 && first_round == 0 && t->chunks > 0 &&
-		(t->flags & (PBOX_DECLARE_CONTINUE | PBOX_DECLARE_RESTORE)) == 0) {
-		if (low != high)
-			return round_differs(s->w, t, low, high, err);
-		rc = round_marks(s->w, t, low, err);
+	if (round_is_new(s, t, first_round)) {
+		rc = low != high ? round_differs(s->w, t, low, high, err)
+		     : low == 0  ? round_nowhere(s->w, t, err)
+				 : 0;
 		if (rc != 0)
 			return rc;
 	}
@@ -187,7 +217,7 @@ round_begin(struct session *s, struct pbox_worker_table *t, uint32_t first_round
 	for (uint32_t i = 0; s->w->planned && i < t->frags; i++)
 		t->frag[i].round = high;
 	if (first_round == 0 || first_round == PBOX_CLIENT_ROUND_ANY || high == 0) {
-		for (uint32_t i = 0; i < t->frags; i++) {
+		for (uint32_t i = 0; i < t->frags && !t->own_rounds; i++) {
 			t->frag[i].lags = rounds_apart(t->frag[i].round, high) < 0;
 			s->w->lagging += t->frag[i].lags;
 		}
@@ -304,6 +334,7 @@ const struct worker_discipline worker_rounds = {
 	.probes = true,
 	.runs = true,
 	.unit = "round",
+	.alike = round_alike,
 	.begin = round_begin,
 	.push = round_push,
 	.withdraw = round_withdraw,

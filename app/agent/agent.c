@@ -34,6 +34,7 @@ enum {
 	BLAME_GONE,
 	BLAME_FELL,
 	BLAME_UNABLE,
+	BLAME_LEFT,
 	BLAME_LEASE,
 	BLAME_SILENCE,
 	BLAME_REFUSED,
@@ -345,7 +346,7 @@ agent_look(struct agent *a, uint64_t now, struct pbox_error *err)
 
 	a->etcd.watch.dirty = false;
 	a->look_ns = now + a->ttl_ns / 3;
-	ret = ask_view(&a->etcd, a->fleet, a->lease, &a->view, err);
+	ret = ask_view(&a->etcd, a->fleet, a->lease, &a->view, &a->sets, err);
 	if (ret != 0) {
 		a->look_ns = now;
 		return ret;
@@ -455,6 +456,28 @@ agent_blame_gone(struct agent *a)
 			boxes);
 }
 
+/* Jobs in which this box decides, as it thinks, and nobody follows it: it was dead for the others, and another one has taken its place. */
+static void
+agent_blame_left(struct agent *a)
+{
+	const struct pbox_fleet_map *map = &a->view.map;
+
+	for (unsigned i = 0; a->seen && a->view.has_map && i < a->box.n_jobs; i++) {
+		const struct box_job *job = &a->box.job[i];
+		unsigned said = pbox_fleet_map_decides(map, job->name, job->run);
+		char next[sizeof(a->finding.next)];
+
+		if (job->decider != a->box.number || said >= map->n_boxes || said == a->box.number)
+			continue;
+		snprintf(next, sizeof(next),
+			"start this box again; then, at box %u, pbox-ctl scale %.40s takes it in",
+			said, job->name);
+		agent_blame(a, BLAME_LEFT, true, next,
+			"job '%.60s' goes on without this box: box %u (%s) decides in place of it",
+			job->name, said, map->box[said].address);
+	}
+}
+
 static void
 agent_judge(struct agent *a, uint64_t now)
 {
@@ -477,11 +500,14 @@ agent_judge(struct agent *a, uint64_t now)
 		agent_blame(a, BLAME_UNABLE, true, "pbox-ctl moves shows what was done", "%s",
 			a->unable.text);
 	if (a->lost.code != 0)
-		agent_blame(a, BLAME_UNABLE, true, "start that box again", "%s", a->lost.text);
+		agent_blame(a, BLAME_UNABLE, true,
+			"start that box again; if it runs, pbox-agent beside it, or repair its way to etcd",
+			"%s", a->lost.text);
 	if (a->seen && !agent_holds(a, now))
 		agent_blame(a, BLAME_LEASE, true, "the log of pbox-agent says why",
 			"this box has no lease: it serves on, and takes no chunks");
 	agent_blame_gone(a);
+	agent_blame_left(a);
 	for (unsigned i = 0; a->seen && i < a->box.n_jobs; i++)
 		for (unsigned b = 0; b < map->n_boxes; b++)
 			if (((a->box.job[i].out & ~apply_back(a, &a->box.job[i])) >> b & 1) != 0 &&
@@ -529,7 +555,7 @@ agent_earlier(uint64_t x, uint64_t y)
 static void
 agent_step(struct agent *a)
 {
-	uint64_t now = agent_now(), next;
+	uint64_t now = agent_now(), next, sets = UINT64_MAX;
 
 	agent_clock(a, now);
 	agent_box(a, now);
@@ -546,6 +572,7 @@ agent_step(struct agent *a)
 	if (a->seen && a->view.has_map && agent_holds(a, now) && a->bad_ns == 0) {
 		apply_map(a);
 		load_step(a);
+		sets = sets_step(a, agent_decides(a), now);
 	}
 	agent_judge(a, now);
 	if (now >= a->report_ns || strcmp(a->finding.text, a->reported.text) != 0)
@@ -560,6 +587,7 @@ agent_step(struct agent *a)
 	next = agent_earlier(next, agent_earlier(a->look_ns, a->report_ns));
 	if (a->lease != 0)
 		next = agent_earlier(next, a->keep_ns);
+	next = agent_earlier(next, sets);
 	if (a->etcd.watch.dirty)
 		next = now;
 	if (a->bad_ns != 0)

@@ -15,6 +15,7 @@
 
 #include <pbox_balance.h>
 #include <pbox_fleet.h>
+#include <pbox_fleet_set.h>
 #include <pbox_options.h>
 
 #define AGENT_MS UINT64_C(1000000)
@@ -89,8 +90,9 @@ int ask_check(struct etcd *e, const struct pbox_options *opt);
 /* Is the list of the configuration that of the map? -EINVAL: @p err has the first entry that differs. */
 int ask_list(
 	const struct pbox_fleet_map *map, const struct pbox_options *opt, struct pbox_error *err);
+/* sets NULL: they are not wanted */
 int ask_view(struct etcd *e, const char *fleet, uint64_t lease, struct pbox_fleet_view *view,
-	struct pbox_error *err);
+	struct pbox_fleet_sets *sets, struct pbox_error *err);
 int ask_grant(struct etcd *e, uint64_t ttl_s, uint64_t *lease, struct pbox_error *err);
 /* -ENOENT: it has ended. */
 int ask_keep(struct etcd *e, uint64_t lease, struct pbox_error *err);
@@ -107,8 +109,10 @@ int ask_alarm(struct etcd *e, struct pbox_error *err);
 struct box_job {
 	char name[PBOX_FLEET_NAME];
 	unsigned number, tables;
+	uint32_t round;    /* the newest */
 	uint32_t out;      /* bit by box: it goes on without it */
-	unsigned decider;  /* the box that decides */
+	unsigned decider;  /* the box that decides, as far as it knows */
+	uint64_t run;      /* alike at all boxes */
 	uint64_t begun_ns; /* its run, to a second or so */
 };
 
@@ -168,6 +172,15 @@ struct load_job {
 	char said[PBOX_BALANCE_TEXT + 300]; /* what the log has last */
 };
 
+/* A part of a set that this box takes (sets.c). */
+struct agent_part {
+	char job[PBOX_FLEET_NAME];
+	int64_t id; /* 0: none */
+	uint32_t round;
+	unsigned tables;
+	json_int_t failed; /* how many had failed before */
+};
+
 struct agent {
 	const struct pbox_options *opt;
 	const struct pbox_cluster_options *conf;
@@ -181,6 +194,8 @@ struct agent {
 	uint64_t lease, sent_ns; /* when the keep-alive was sent that etcd took last */
 	uint64_t keep_ns, box_ns, look_ns, retry_ns, pause_ns, state_ns, report_ns;
 	struct pbox_fleet_view view;
+	struct pbox_fleet_sets sets;
+	struct agent_part part;
 	struct pbox_fleet_history history;
 	bool seen;       /* the view is one */
 	bool registered; /* with this lease */
@@ -245,6 +260,23 @@ bool apply_done(const struct agent *a, const struct box_job *job, uint64_t *refu
 /* These weights, now; @p moved: chunks. */
 int apply_weights(struct agent *a, const struct box_job *job, const uint32_t *weight,
 	int64_t *moved, struct pbox_error *err);
+
+/* ---- take.c -------------------------------------------------------------------------------------- */
+
+/* Has that box been dead for so long that jobs go on without it? */
+bool take_is_lost(const struct agent *a, unsigned box, uint64_t now);
+/* The box of this agent takes the place of one that decided and is lost (R16.17). True: the map has changed by that, or another one has changed it. */
+bool take_step(struct agent *a, uint64_t now);
+
+/* ---- sets.c -------------------------------------------------------------------------------------- */
+
+/* Sets of snapshots go on; @p decides: this agent decides for the fleet. When to look again; UINT64_MAX: when something has changed. */
+uint64_t sets_step(struct agent *a, bool decides, uint64_t now);
+
+/* ---- set_command.c -------------------------------------------------------------------------------- */
+
+/* A person's: snapshot JOB, restore JOB [ROUND], withdraw JOB, sets. Exit status. */
+int set_command(struct etcd *e, const struct pbox_options *opt, int argc, char **argv);
 
 /* ---- measure.c ----------------------------------------------------------------------------------- */
 

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -49,11 +50,13 @@ apply_entry(struct agent *a, const struct box_job *job)
 	return i;
 }
 
-/* Does this box decide in that job? */
+/* Does this box decide in that job? One that was cut off thinks so, and the map says that another one does. */
 bool
 apply_decides(const struct agent *a, const struct box_job *job)
 {
-	return a->box.number == job->decider;
+	unsigned said = pbox_fleet_map_decides(&a->view.map, job->name, job->run);
+
+	return a->box.number == job->decider && (said == UINT_MAX || said == a->box.number);
 }
 
 /* Do all boxes have one weight? Then a job that never moved is as it should be. */
@@ -213,18 +216,22 @@ apply_drained(struct agent *a)
 static void
 apply_lost(struct agent *a, uint64_t now)
 {
-	if (a->conf->failover_ns == 0 || now < a->lost_ns)
+	if (now < a->lost_ns)
 		return;
 	a->lost_ns = now + AGAIN;
 	a->lost.code = 0;
 	for (unsigned box = 0; box < a->box.n && box < a->view.map.n_boxes; box++) {
-		if (a->view.map.box[box].state == PBOX_FLEET_SERVES || a->away_ns[box] == 0 ||
-			now - a->away_ns[box] < a->conf->failover_ns)
+		if (!take_is_lost(a, box, now))
 			continue;
 		for (unsigned i = 0; i < a->box.n_jobs; i++)
 			if (apply_decides(a, &a->box.job[i]) && box != a->box.number &&
 				(a->box.job[i].out >> box & 1) == 0)
 				apply_lost_job(a, &a->box.job[i], box, now);
+	}
+	/* one job after the other: each changes the map */
+	if (take_step(a, now)) {
+		a->lost_ns = now;
+		a->etcd.watch.dirty = true;
 	}
 }
 

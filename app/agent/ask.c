@@ -13,7 +13,7 @@
 
 int
 ask_view(struct etcd *e, const char *fleet, uint64_t lease, struct pbox_fleet_view *view,
-	struct pbox_error *err)
+	struct pbox_fleet_sets *sets, struct pbox_error *err)
 {
 	char key[PBOX_FLEET_KEY];
 	json_t *answer;
@@ -22,6 +22,8 @@ ask_view(struct etcd *e, const char *fleet, uint64_t lease, struct pbox_fleet_vi
 
 	if (ret == 0)
 		ret = pbox_fleet_view_read(answer, fleet, lease, view, err);
+	if (ret == 0 && sets != NULL)
+		pbox_fleet_sets_read(answer, fleet, sets);
 	json_decref(answer);
 	return ret;
 }
@@ -157,7 +159,7 @@ ask_check(struct etcd *e, const struct pbox_options *opt)
 	}
 	if (good == 0)
 		return 1;
-	ret = ask_view(e, fleet, 0, &view, &err);
+	ret = ask_view(e, fleet, 0, &view, NULL, &err);
 	if (ret != 0) {
 		printf("FAIL %s\n", err.text);
 		return 1;

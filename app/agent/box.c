@@ -202,9 +202,11 @@ box_look_jobs(struct box *b, struct pbox_error *err)
 			box_text(j, "name", at->name, sizeof(at->name));
 			at->number = (unsigned)strtoul(name + 4, NULL, 10);
 			at->tables = (unsigned)json_integer_value(json_object_get(j, "tables"));
+			at->round = (uint32_t)json_integer_value(json_object_get(j, "round"));
 			at->begun_ns = agent_now() - age * AGENT_MS;
 			at->out = box_bits(json_string_value(json_object_get(j, "out")));
 			at->decider = (unsigned)json_integer_value(json_object_get(j, "decides"));
+			at->run = (uint64_t)json_integer_value(json_object_get(j, "run"));
 			b->n_jobs++;
 		}
 		j = json_object_get(answer, "next");

@@ -61,7 +61,7 @@ command_once(struct etcd *e, const struct pbox_options *opt, char **argv,
 	struct pbox_etcd_compare compare;
 	struct pbox_error list;
 	char key[PBOX_FLEET_KEY];
-	int ret = ask_view(e, fleet, 0, &view, err);
+	int ret = ask_view(e, fleet, 0, &view, NULL, err);
 
 	if (ret != 0)
 		return ret;
@@ -94,7 +94,8 @@ command_usage(int argc, char **argv)
 		int least, most;
 	} form[] = {{"drain", "BOX", 1, 1}, {"serve", "BOX", 1, 1},
 		{"weigh", "JOB WEIGHT,WEIGHT,...", 2, 2},
-		{"balance", "JOB [WEIGHT,WEIGHT,...]", 1, 2}};
+		{"balance", "JOB [WEIGHT,WEIGHT,...]", 1, 2}, {"snapshot", "JOB", 1, 1},
+		{"restore", "JOB [ROUND]", 1, 2}, {"withdraw", "JOB", 1, 1}, {"sets", "", 0, 0}};
 
 	for (unsigned i = 0; i < sizeof(form) / sizeof(form[0]); i++) {
 		if (strcmp(argv[0], form[i].name) != 0)
@@ -106,7 +107,7 @@ command_usage(int argc, char **argv)
 		return 2;
 	}
 	fprintf(stderr,
-		"pbox-agent: there is no command '%s'; there are drain BOX, serve BOX, weigh JOB WEIGHT,WEIGHT,..., and balance JOB [WEIGHT,WEIGHT,...]: see pbox-agent --help\n",
+		"pbox-agent: there is no command '%s'; there are drain BOX, serve BOX, weigh JOB WEIGHT,WEIGHT,..., balance JOB [WEIGHT,WEIGHT,...], snapshot JOB, restore JOB [ROUND], withdraw JOB, and sets: see pbox-agent --help\n",
 		argv[0]);
 	return 2;
 }
@@ -120,6 +121,9 @@ command_run(struct etcd *e, const struct pbox_options *opt, int argc, char **arg
 
 	if (command_usage(argc, argv) != 0)
 		return 2;
+	if (strcmp(argv[0], "snapshot") == 0 || strcmp(argv[0], "restore") == 0 ||
+		strcmp(argv[0], "withdraw") == 0 || strcmp(argv[0], "sets") == 0)
+		return set_command(e, opt, argc, argv);
 	for (unsigned i = 0; i < TRIES && ret == -EBUSY; i++)
 		ret = command_once(e, opt, argv, &map, &err);
 	if (ret != 0) {

@@ -28,6 +28,10 @@ static const char help[] =
 	"  serve BOX                 take it in again\n"
 	"  weigh JOB W,W,...         the share of a job's bytes of each box, 0 to 1000000: it stays\n"
 	"  balance JOB [W,W,...]     leave these shares to pbox-agent, as they are or beginning with these\n"
+	"  snapshot JOB              a snapshot of one round at each box, and wait for it\n"
+	"  restore JOB [ROUND]       let the next run of a job begin with that set, or the last whole one\n"
+	"  withdraw JOB              end a snapshot or restore that is under way\n"
+	"  sets                      what became of these, and the rounds of which a set is whole\n"
 	"\n"
 	"Options:\n"
 	"  -c, --config FILE         the box's configuration, with a section [cluster NAME]\n"
@@ -101,7 +105,8 @@ main_options(int argc, char **argv, const char **file, bool *check)
 			puts("pbox-agent " PBOX_VERSION);
 			return 0;
 		default:
-			return EXIT_USAGE;
+			return main_usage(
+				"the options are -c, --config FILE, -f, --file-prefix PREFIX, --check, -h, --help and -V, --version; 'etcd' of [cluster NAME] in the configuration says where etcd is");
 		}
 	}
 	if (agent.box.prefix[0] == '\0' || strchr(agent.box.prefix, '/') != NULL)
@@ -132,7 +137,8 @@ main_configuration(const char *file)
 	int status;
 
 	if (conf == NULL) {
-		fprintf(stderr, "pbox-agent: %s\n", err.text);
+		fprintf(stderr, "pbox-agent: %s%s\n", err.text,
+			access(file, R_OK) == 0 ? "" : ": -c names the configuration of the box");
 		return EXIT_USAGE;
 	}
 	pbox_conf_free(conf);

@@ -110,7 +110,7 @@ extract(const struct tool *t)
 {
 	struct pbox_error err;
 	struct pbox_snapshot_reader *r = pbox_snapshot_open(t->file, &err);
-	struct target x = {.array = t->array, .head = t->npy ? NPY_HEAD : 0};
+	struct target x = {.head = t->npy ? NPY_HEAD : 0};
 	int ret;
 
 	if (r == NULL) {
@@ -125,7 +125,9 @@ extract(const struct tool *t)
 		pbox_snapshot_close(r);
 		return BAD;
 	}
-	if (extract_find(x.m, t->tensor, &x.tensor) != 0 || t->array >= x.m->arrays) {
+	while (x.array < x.m->arrays && strcmp(snapshot_array_name(x.m, x.array), t->array) != 0)
+		x.array++;
+	if (extract_find(x.m, t->tensor, &x.tensor) != 0 || x.array == x.m->arrays) {
 		fprintf(stderr, "pbox-snapshot: %s has no such tensor or array: see inspect\n",
 			t->file);
 		pbox_snapshot_close(r);

@@ -28,7 +28,8 @@ static const char help[] =
 	"  -o, --output OUT          where extract writes (required there)\n"
 	"  -f, --format npy|raw      NumPy's format, or the bytes alone (default npy)\n"
 	"  -a, --array NAME          parameters (default), s0 (the momentum, or Adam's first\n"
-	"                            moment) or s1 (its second)\n"
+	"                            moment), s1 (its second) or replica (what workers have,\n"
+	"                            where results are in int8 or mxfp4)\n"
 	"  -h, --help                print this page\n"
 	"  -V, --version             print the version\n"
 	"\n"
@@ -41,15 +42,15 @@ snapshot_usage(const char *wrong)
 	return USAGE;
 }
 
-static int
-snapshot_array_of(const char *name, unsigned *out)
-{
-	static const char *const names[] = {"parameters", "s0", "s1"};
+static const char *const array_names[] = {"parameters", "s0", "s1", "replica"};
 
-	for (*out = 0; *out < 3; (*out)++)
-		if (strcmp(name, names[*out]) == 0)
-			return 0;
-	return -1;
+static const char *
+snapshot_array_of(const char *name)
+{
+	for (unsigned i = 0; i < sizeof(array_names) / sizeof(array_names[0]); i++)
+		if (strcmp(name, array_names[i]) == 0)
+			return name;
+	return NULL;
 }
 
 /* -1: go on */
@@ -69,8 +70,9 @@ snapshot_options(int argc, char **argv, struct tool *t)
 			t->npy = optarg[0] == 'n';
 			break;
 		case 'a':
-			if (snapshot_array_of(optarg, &t->array) != 0)
-				return snapshot_usage("--array is parameters, s0 or s1");
+			t->array = snapshot_array_of(optarg);
+			if (t->array == NULL)
+				return snapshot_usage("--array is parameters, s0, s1 or replica");
 			break;
 		case 'o':
 			t->output = optarg;
@@ -91,7 +93,7 @@ snapshot_options(int argc, char **argv, struct tool *t)
 int
 main(int argc, char **argv)
 {
-	struct tool t = {.npy = true};
+	struct tool t = {.array = array_names[0], .npy = true};
 	int status = snapshot_options(argc, argv, &t), n;
 	const char *command;
 

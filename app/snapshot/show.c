@@ -12,7 +12,6 @@
 #include "tool.h"
 
 static const char *const mode_name[] = {"all-reduce", "optimiser on the box"};
-static const char *const array_name[] = {"parameters", "s0", "s1"};
 
 #define NAME_OF(list, i) ((i) < sizeof(list) / sizeof((list)[0]) ? (list)[i] : "?")
 
@@ -136,7 +135,7 @@ show_losses(struct losses *l)
 {
 	if (l->end > l->first)
 		printf("lost: %s of tensor '%s', elements %" PRIu64 " to %" PRIu64 "\n",
-			NAME_OF(array_name, l->array), clean(l->m->tensor[l->tensor].name),
+			snapshot_array_name(l->m, l->array), clean(l->m->tensor[l->tensor].name),
 			l->first, l->end - 1);
 	l->first = l->end = 0;
 }

@@ -46,6 +46,7 @@ def collect(box, before=None):
     sample["times"] = {n: box.all_pages("/pbox/times", f"#{n}") for n, j in sample["jobs"].items() if "homes" in j}
     sample["pools"] = {k: v for k, v in box.ask("/pbox/pools").items() if isinstance(v, dict)}
     sample["drops"], sample["health"] = box.ask("/pbox/drops"), box.ask("/pbox/health")
+    sample["racks"] = dict(entries(box.ask("/pbox/racks"), "rack"))
     if not sample["cores"]:
         raise BoxError("this box says nothing of its cores: is it an older one?")
     return sample

@@ -4,6 +4,7 @@
 pbox-top and pbox-exporter, with what their command lines have in common."""
 
 import argparse
+import glob
 import json
 import os
 import socket
@@ -14,10 +15,28 @@ from pbox_version import add_version
 
 BUFFER = 64 * 1024
 SOCKET = "dpdk_telemetry.v2"
+GREETING = 4.0  # seconds; DPDK sends it at once
 
 
 class BoxError(Exception):
     """The box cannot be asked."""
+
+    def hint(self):
+        """What else helps who has typed a command."""
+        return ""
+
+
+class NoBox(BoxError):
+    """No box answers at these paths of sockets."""
+
+    def __init__(self, text, paths):
+        super().__init__(text)
+        self.paths = paths
+
+    def hint(self):
+        found = running_prefixes(self.paths)
+        return (f". Is it running (systemctl status pbox)? -f names the file prefix of another one: {', '.join(found)} {'runs' if len(found) == 1 else 'run'} here" if found else
+                ". Is it running? systemctl status pbox, its log. -f names its --file-prefix, RUNTIME_DIRECTORY its run-time directory")
 
 
 class Unreadable(BoxError, ValueError):
@@ -34,6 +53,21 @@ def runtime_directories():
 
 def socket_paths(prefix):
     return [os.path.join(d, "dpdk", prefix, SOCKET) for d in runtime_directories()]
+
+
+def running_prefixes(but=()):
+    """File prefixes of DPDK programs whose telemetry can be connected to here, but for those paths; a few."""
+    found = []
+    for path in sorted(p for d in runtime_directories() for p in glob.glob(os.path.join(glob.escape(d), "dpdk", "*", SOCKET))):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+            sock.settimeout(0.2)
+            try:
+                if path not in but:
+                    sock.connect(path)
+                    found.append(visible(path.split(os.sep)[-2]))
+            except OSError:
+                pass  # it has gone, or is not this user's
+    return found[:8]
 
 
 def decode(text):
@@ -102,6 +136,8 @@ def why_not(e):
         return "is not this user's: ask as root, or as the box's user"
     if isinstance(e, ConnectionRefusedError):
         return "is of a box that has gone"
+    if isinstance(e, (TimeoutError, BlockingIOError)):  # the second: so many wait there already
+        return "is open, and nobody answers there: the box's process is stopped or hangs (systemctl status pbox, its log)"
     return str(getattr(e, "strerror", None) or e)
 
 
@@ -119,13 +155,14 @@ class Connection:
 
     def _greet(self, path):
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        sock.settimeout(self.timeout)
+        sock.settimeout(min(GREETING, self.timeout))
         try:
             sock.connect(path)
             greeting = sock.recv(BUFFER)
             if not greeting:
                 raise BoxError(f"{path}: ten connections are open, and DPDK takes no more: ss -xp names their programs")
             self.about = json.loads(greeting)
+            sock.settimeout(self.timeout)
         except BaseException:
             sock.close()
             raise
@@ -141,7 +178,7 @@ class Connection:
                 return
             except (OSError, ValueError) as e:
                 tried.append(f"{path} {why_not(e)}")
-        raise BoxError(f"no box answers: {'; '.join(tried)}. -f names its --file-prefix, RUNTIME_DIRECTORY its run-time directory")
+        raise NoBox(f"no box answers: {'; '.join(tried)}", self.paths)
 
     def exchange(self, text):
         """The answer to a line, as JSON with its texts decoded. A connection that brings none is closed: what came
@@ -245,5 +282,5 @@ def run(program, body):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except BoxError as e:
-        print(f"{program}: {visible(str(e))}", file=sys.stderr)
+        print(f"{program}: {visible(str(e))}{e.hint()}", file=sys.stderr)
         return 2

@@ -88,7 +88,7 @@ def table(runs):
             print("  " + "  ".join("-" * w for w in widths))
 
 
-def curves(folder, path):
+def curves(folder, path, runs):
     import matplotlib
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
@@ -97,8 +97,9 @@ def curves(folder, path):
         n = min(n, len(x))
         return np.convolve(x, np.ones(n) / n, mode="valid")
 
-    fig, axes = plt.subplots(1, len(RUNS), figsize=(11, 4), sharey=True)
-    for ax, (run, kind) in zip(axes, RUNS.items()):
+    fig, axes = plt.subplots(1, len(runs), figsize=(5.5 * len(runs), 4), sharey=True, squeeze=False)
+    for ax, run in zip(axes[0], runs):
+        kind = RUNS[run]
         losses, i = [], 0
         while os.path.exists(os.path.join(folder, run, f"worker{i}.losses.npy")):
             losses.append(np.load(os.path.join(folder, run, f"worker{i}.losses.npy")))
@@ -112,7 +113,7 @@ def curves(folder, path):
                       "optimiser": "optimiser on the box"}[run])
         ax.grid(alpha=.3)
         ax.legend()
-    axes[0].set_ylabel("training loss, mean of 50 rounds")
+    axes[0][0].set_ylabel("training loss, mean of 50 rounds")
     fig.tight_layout()
     fig.savefig(path, dpi=120)
 
@@ -123,18 +124,21 @@ def main():
     p.add_argument("--json")
     p.add_argument("--seconds", type=float, default=0)
     p.add_argument("--mtu", type=int, default=0)
+    p.add_argument("--racks", type=int, default=1, help="with racks there is the hook alone")
     args = p.parse_args()
 
-    runs = {run: evaluate(args.folder, run, kind) for run, kind in RUNS.items()}
+    runs = {run: evaluate(args.folder, run, kind) for run, kind in RUNS.items()
+            if args.racks == 1 or run == "hook"}
     png = os.path.join(args.folder, "loss.png")
-    curves(args.folder, png)
+    curves(args.folder, png, runs)
     print()
     table(runs)
     n = next(iter(runs.values()))["workers"]
+    step = """ In the optimiser's run
+  the first of them include its step, the later ones compare the workers with each other."""
     print(f"""
   Compared rounds: all workers exchanged their raw gradients past the box, each added them along
-  the tree over the workers in fp32 and multiplied by fp32(1/{n}); tolerance 0. In the optimiser's run
-  the first of them include its step, the later ones compare the workers with each other.
+  the tree over the workers in fp32 and multiplied by fp32(1/{n}); tolerance 0.{step if "optimiser" in runs else ""}
   One process: the same micro-batches one after the other, the same sum; tolerance 0 as well,
   because every operation is the same and rounded in the same order.
 
@@ -143,7 +147,7 @@ def main():
     if args.json:
         os.makedirs(os.path.dirname(os.path.abspath(args.json)), exist_ok=True)
         with open(args.json, "w") as f:
-            json.dump({"ok": good, "seconds": args.seconds, "mtu": args.mtu,
+            json.dump({"ok": good, "seconds": args.seconds, "mtu": args.mtu, "racks": args.racks,
                        "loss_curves": png, "runs": runs}, f, indent=2)
             f.write("\n")
         print(f"  figures:     {args.json}")

@@ -761,8 +761,8 @@ class Client:
                 first_round: int = 0, discipline: str = "rounds", hold: bool = False) -> Table:
         """Declare a table and wait until all workers have. All workers declare the same tables
         in the same order. `push` and `pull` are the formats of arrays and wire: fp32, bf16 or
-        fp16; int8 or mxfp4 are those of the wire alone, both ways, with fp32 arrays and error feedback
-        inside (mode "all-reduce"). `op` is what a round makes of the contributions: sum, mean, sample_mean,
+        fp16; int8 or mxfp4 are those of the wire alone, with fp32 arrays and error feedback
+        inside: both ways in mode "all-reduce", `pull` alone in mode "optimiser", `push` alone with discipline "clock". `op` is what a round makes of the contributions: sum, mean, sample_mean,
         weighted_mean. `first_round` is for a worker that was killed and goes on from its own
         checkpoint of round s: s + 1 (see Table.next_round). In a job that has not begun, rounds
         count from 1 all the same. ANY_ROUND: whatever round comes, for programs whose contributions

@@ -186,6 +186,8 @@ class Refused(Case):
         self.refuses("slots=", sgd, slots=4)
         self.refuses("reassign", sgd, policy="reassign")
         self.refuses("in_flight is 0", sgd, in_flight=0)
+        self.refuses("push is 'bf16'", sgd, push="bf16")
+        self.refuses("pull is 'int8'", sgd, pull="int8")
         self.refuses("torch.optim", m)
         self.refuses("float64", torch.optim.SGD([nn.Parameter(torch.zeros(2, dtype=torch.float64))], lr=1))
         self.refuses("not dense", torch.optim.SGD([nn.Parameter(torch.zeros(1).expand(3))], lr=1))

@@ -614,8 +614,48 @@ class Optimisers(Case):
         a.grad, b.grad = torch.ones(2), torch.ones(2)
         opt.step()
         self.assertEqual((a.tolist(), b.tolist()), ([0.5] * 2, [0.75] * 2))
-        with self.assertRaisesRegex(pbox.PBoxInvalid, "cannot be added"):
-            opt.add_param_group({"params": [torch.nn.Parameter(torch.ones(2))]})
+
+    def test_groups_are_added(self):
+        a, b = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
+        opt = pbox.torch.SGD([a], lr=0.5, momentum=0.9, worker=0, workers=1, **HERE)
+        a.grad = torch.ones(2)
+        opt.step()
+        opt.add_param_group({"params": [b], "lr": 0.25})
+        self.assertEqual(opt._added[0].table.tensors[0].name, "group 1 parameter 0 (2,)")
+        before = len([c for c in self.lib.calls if c[0] == "submit"])
+        a.grad, b.grad = torch.ones(2), torch.full((2,), float("nan"))
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "group 1 parameter 0"):
+            opt.step()
+        self.assertEqual(len([c for c in self.lib.calls if c[0] == "submit"]), before)
+        with torch.no_grad():
+            b.add_(1.0)
+        b.grad = torch.ones(2)
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "group 1 parameter 0.* was changed outside"):
+            opt.step()
+        opt.push_parameters()
+        opt.param_groups[1]["lr"] = 0.125
+        opt.step()
+        self.assertEqual(b.tolist(), [1.875] * 2)
+        opt.load_state_dict(opt.state_dict())
+        self.assertIs(opt._added[0].param_groups[0], opt.param_groups[1])
+        for again in ([a], [b], [torch.nn.Parameter(a.data)]):
+            with self.assertRaises((ValueError, pbox.PBoxInvalid)):
+                opt.add_param_group({"params": again})
+            self.assertEqual((len(opt.param_groups), len(opt._added)), (2, 1))
+        opt.close()
+
+    def test_groups_that_cannot_be_added(self):
+        def refused(text, *params, **options):
+            opt = pbox.torch.SGD([torch.nn.Parameter(torch.ones(2))], 0.1, worker=0, workers=1, **options, **HERE)
+            with self.assertRaisesRegex(pbox.PBoxInvalid, text):
+                opt.add_param_group({"params": [torch.nn.Parameter(torch.ones(2))], **dict(params)})
+            self.assertEqual(len(opt.param_groups), 1)
+            opt.close()
+
+        refused("all parameters have one norm", max_norm=1.0)
+        refused("all parameters have one norm", skip_nonfinite=True)
+        refused("policy='shrink' a job has the tables", policy="shrink")
+        refused("made without", ("momentum", 0.9))
 
     def test_maximize_is_the_boxs(self):
         p = torch.nn.Parameter(torch.ones(2))
@@ -961,6 +1001,30 @@ class LeftOut(Case):
             scaler.step(opt)
         for e in self.trained(shrinks, policy="shrink"):
             self.assertRegex(str(e), "GradScaler leaves steps out, and with policy='shrink'")
+
+    def test_grad_scaler_and_a_group_that_was_added(self):
+        """An infinity in either is one for both, at all workers."""
+        for passes_itself in (True, False):
+            def worker(w, passes_itself=passes_itself):
+                scaler = Scaler(passes_itself)
+                p, q = torch.nn.Parameter(torch.zeros(3)), torch.nn.Parameter(torch.zeros(3))
+                opt = pbox.torch.SGD([p], lr=1.0, worker=w, workers=2, timeout=5.0, **HERE)
+                opt.add_param_group({"params": [q]})
+                seen = []
+                for k in range(4):
+                    opt.zero_grad()
+                    ((p + 2 * q) * scaler.scale * (k + 1)).sum().backward()
+                    if k == 1 and w == 0:
+                        q.grad[1] = float("inf")
+                    if k == 2 and w == 1:
+                        p.grad[0] = float("inf")
+                    scaler.step(opt)
+                    seen.append((p[0].item(), q[0].item(), opt.skipped, opt._added[0].skipped))
+                opt.close()
+                return seen
+            for seen in workers.run(2, worker):
+                self.assertEqual(seen, [(-1, -2, 0, 0), (-1, -2, 1, 1), (-1, -2, 2, 2), (-5, -10, 2, 2)])
+            self.close_all()
 
     def test_goes_on_after_steps_left_out(self):
         """The agreement has had a round for each of them, the parameters have not."""

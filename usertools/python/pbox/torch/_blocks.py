@@ -5,7 +5,7 @@
 For proofs and tests. Each product, sum and quotient is a torch operation of its own, so it is rounded once, as at workers and box.
 """
 
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -91,3 +91,131 @@ class Compressed:
         """The result of one round, which all workers get."""
         said = [self._sent(c.reshape(-1).to(torch.float32), r) for c, r in zip(contributions, self.up)]
         return self._sent(self._reduce(said, samples=samples, **how) if samples is not None else self._reduce(said, **how), self.down)
+
+
+class Piece(NamedTuple):
+    """A part of a fragment: elements of a tensor, from `offset` on."""
+    tensor: int
+    offset: int
+    elements: int
+
+
+Fragment = Sequence[Piece]
+
+
+def fragments_of(sizes: Sequence[int], groups: Optional[Sequence[int]] = None, mtu: int = 9000, cores: int = 1, chunk_bytes: int = 32768,
+                 auth: bool = False) -> List[List[Piece]]:
+    """The fragments of a table whose elements have 4 bytes, in which units of block formats begin again (doc/protocol.md R5.8, R5.9): of tensors with so many
+    elements, the lowest MTU of box and workers, data cores and chunk-bytes of the box, and with AUTH or without."""
+    size = (mtu - (106 if auth else 90)) // 64 * 16
+    of = list(groups) if groups is not None else [0] * len(sizes)
+    chunk = chunk_bytes // 4
+    if cores > 1:
+        most = sum(sizes) // cores // 20
+        chunk = min(chunk, max(0, most - (size - 1)) if most >= size else 0)
+    chunk = max(size, chunk // size * size)
+    chunks: List[List[Piece]] = []
+    done = set()
+    for i, n in enumerate(sizes):
+        at = 0
+        while n >= size and at < n:
+            take = n - at if n - at < chunk + size else chunk
+            chunks.append([Piece(i, at, take)])
+            at += take
+        if n >= size or n == 0 or of[i] in done:
+            continue
+        done.add(of[i])
+        mine: List[List[Piece]] = []
+        room = 0
+        for k in (k for k in range(i, len(sizes)) if of[k] == of[i] and 0 < sizes[k] < size):
+            at = 0
+            while at < sizes[k]:
+                if not mine or room == 0 or len(mine[-1]) == 64:
+                    mine.append([])
+                    room = chunk
+                take = min(room, sizes[k] - at)
+                mine[-1].append(Piece(k, at, take))
+                room, at = room - take, at + take
+        if len(mine) > 1 and sum(p.elements for p in mine[-1]) < size and len(mine[-2]) + len(mine[-1]) <= 64:
+            mine[-2:] = [mine[-2] + mine[-1]]
+        chunks += mine
+    return [f for c in chunks for f in _cut(c, size)]
+
+
+def _cut(chunk: Sequence[Piece], size: int) -> List[List[Piece]]:
+    fragments: List[List[Piece]] = [[]]
+    room = size
+    for p in chunk:
+        at = 0
+        while at < p.elements:
+            if room == 0:
+                fragments.append([])
+                room = size
+            take = min(room, p.elements - at)
+            fragments[-1].append(Piece(p.tensor, p.offset + at, take))
+            room, at = room - take, at + take
+    return fragments
+
+
+def _at(tensors: Sequence[torch.Tensor], p: Piece) -> torch.Tensor:
+    return tensors[p.tensor].view(-1)[p.offset:p.offset + p.elements]
+
+
+class Pushed:
+    """What workers push in a block format to a job with slots (doc/protocol.md R13.8): each has a residual, which goes from node to node in the order
+    of their slots.
+
+    sizes   elements of each tensor; `fragments` are of these
+    nodes   of each worker: (first slot, number of slots)
+    """
+
+    def __init__(self, fmt: str, fragments: Sequence[Fragment], sizes: Sequence[int], nodes: Sequence[Sequence[Tuple[int, int]]]) -> None:
+        self.fmt, self.fragments, self.nodes = fmt, fragments, nodes
+        self.rest = [[torch.zeros(n) for n in sizes] for _ in nodes]
+        if sum(p.elements for f in fragments for p in f) != sum(sizes):
+            raise ValueError("fragments are not those of these tensors: reference.fragments_of() makes them")
+
+    def said(self, worker: int, values: Sequence[torch.Tensor]) -> None:
+        """The worker's next node has these values (1-D, fp32), and they become what its codes say."""
+        rest = self.rest[worker]
+        for f in self.fragments:
+            value, left = sent(self.fmt, torch.cat([_at(values, p) for p in f]), torch.cat([_at(rest, p) for p in f]))
+            sizes = [p.elements for p in f]
+            for p, v, r in zip(f, value.split(sizes), left.split(sizes)):
+                _at(values, p).copy_(v)
+                _at(rest, p).copy_(r)
+
+
+def nodes_of(first: int, end: int, slots: int) -> List[Tuple[int, int]]:
+    """The fewest nodes of the tree over `slots` slots that slots first to end - 1 consist of (R5.2b): first slot and number of slots."""
+    nodes = []
+    while first < end:
+        width = 1
+        while first % (2 * width) == 0 and first + width < slots and min(first + 2 * width, slots) <= end:
+            width *= 2
+        nodes.append((first, min(width, slots - first)))
+        first += width
+    return nodes
+
+
+class Replica:
+    """What workers have of the box's parameters, where results are differences in a block format (doc/protocol.md R13.7).
+
+    have, box  tensors of both, of all parameters; follow() changes those of `have`
+    """
+
+    def __init__(self, fmt: str, fragments: Sequence[Fragment], have: Sequence[torch.Tensor], box: Sequence[torch.Tensor]) -> None:
+        self.fmt, self.fragments, self.have, self.box = fmt, fragments, have, box
+        if sum(p.elements for f in fragments for p in f) != sum(t.numel() for t in have):
+            raise ValueError("fragments are not those of these tensors: reference.fragments_of() makes them")
+
+    def follow(self) -> None:
+        """After a step of the box: the next version."""
+        for f in self.fragments:
+            have = torch.cat([_at(self.have, p) for p in f])
+            box = torch.cat([_at(self.box, p) for p in f])
+            value, good = _OF[self.fmt](box - have)
+            # a version of which a block is not finite has no codes
+            new = have + value.reshape(-1)[:have.numel()] if bool(good.all()) else box
+            for p, part in zip(f, new.split([p.elements for p in f])):
+                _at(self.have, p).copy_(part)

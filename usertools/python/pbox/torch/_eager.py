@@ -34,6 +34,8 @@ def _inv_n(tau: float, members: int) -> float:
 
 
 _BY_NAME: Dict[str, Callable[[float, int], float]] = {"inv": _inv, "inv_n": _inv_n}
+_PUSHED = ("fp32", "int8", "mxfp4")
+_PULLED = {"fp32": torch.float32, "bf16": torch.bfloat16}
 _NAMES = "'rel', 'inv', 'inv_n', a function of a pbox.client.Versions, or None"
 
 
@@ -84,6 +86,9 @@ class Eager(torch.optim.Optimizer):
     resume             True: this process goes on for one of its number that was killed: the run may have begun, and the parameters are
                        those that it has come to; `steps` is what the other one had pushed. False: all workers begin together. None: True if the run has a name
                        (PBOX_RUN, run=, or that of a launcher), which is another one for each start of the training
+    push               format on the wire of what is pushed: "fp32", or "int8" or "mxfp4" (1.03 or 0.53 bytes an element): what a push does not say so
+                       comes with later ones. All workers the same; in jobs of 256 workers at most
+    pull               of what is pulled: "fp32", or "bf16": the box keeps fp32 parameters, and workers get rounded ones
     in_flight          pushes that the box has not confirmed, at most: step() waits for the oldest one. Memory of a model for each
     box, job, secret, worker, workers, client, declare_timeout, model, ignore: as for pbox.torch.SGD. box may name several, with commas
 
@@ -95,6 +100,7 @@ class Eager(torch.optim.Optimizer):
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, *, staleness: Staleness = "rel", bound: Optional[int] = None, in_flight: int = 2,
+                 push: str = "fp32", pull: str = "fp32",
                  resume: Optional[bool] = None, box: Optional[str] = None, job: Optional[str] = None, secret: Optional[str] = None,
                  worker: Optional[int] = None, workers: Optional[int] = None, client: Optional[Client] = None,
                  declare_timeout: Optional[float] = None, model: Any = None, ignore: Sequence[str] = (), **options: Any) -> None:
@@ -112,6 +118,11 @@ class Eager(torch.optim.Optimizer):
             raise PBoxInvalid("slots= is for optimisers on the box, which have rounds; Eager has none: leave it out")
         if options.get("policy", "wait") == "reassign":
             raise PBoxInvalid("policy='reassign' gives the slots of rounds to others, and Eager has no rounds: leave it out")
+        if push not in _PUSHED:
+            raise PBoxInvalid(f"push is {push!r}: an update goes in 'fp32', 'int8' or 'mxfp4'")
+        if pull not in _PULLED:
+            raise PBoxInvalid(f"pull is {pull!r}: results come in 'fp32' or 'bf16'; workers are at different versions, so there are no "
+                              "differences that a block format could have. push= takes one")
         self._in_flight = _checks.whole(in_flight, "in_flight", 64, 1)
         self._bound = None if bound is None else _checks.whole(bound, "bound", BOUND_MAX)
         self.inner, self._staleness = optimizer, staleness
@@ -129,10 +140,10 @@ class Eager(torch.optim.Optimizer):
             # it needs no state of its own: it pulls before its first step
             first_round = ANY_ROUND if (bool(self.client.run) if resume is None else resume) else 0
             self.table = self.client.declare(specs, mode="optimiser", op="sum", optimiser="add", discipline="clock",
-                                             timeout=declare_timeout, first_round=first_round)
+                                             push=push, pull=pull, timeout=declare_timeout, first_round=first_round)
             self._others = _Others(self.client, declare_timeout, first_round) if staleness == "rel" else None
             self._rates = None if self.client.workers == 1 else Rates(self.client, [n for n, _ in self._values()], declare_timeout, first_round)
-            self._next = self._like_parameters()
+            self._next = self._like_parameters(_PULLED[pull])
             self._updates = [self._like_parameters() for _ in range(self._in_flight)]
             self._begin(declare_timeout)
             self._compare_model(declare_timeout)
@@ -188,13 +199,13 @@ class Eager(torch.optim.Optimizer):
         self._device = _device.of(self._all, lambda i: specs[i].name)
         return specs
 
-    def _like_parameters(self) -> List[torch.Tensor]:
+    def _like_parameters(self, dtype: torch.dtype = torch.float32) -> List[torch.Tensor]:
         """Host memory for a copy of the model: pinned, if it is on a GPU."""
         if self._device is None:
-            return [torch.empty_like(p.data) for p in self._all]
-        spans = [-(-4 * p.numel() // 64) * 64 for p in self._all]
+            return [torch.empty_like(p.data, dtype=dtype) for p in self._all]
+        spans = [-(-_device.bytes_of(dtype) * p.numel() // 64) * 64 for p in self._all]
         memory = _device.Memory(self.client, self._device, sum(spans))
-        return [memory.tensor(sum(spans[:i]), p.numel(), torch.float32).as_strided(p.shape, p.stride()) for i, p in enumerate(self._all)]
+        return [memory.tensor(sum(spans[:i]), p.numel(), dtype).as_strided(p.shape, p.stride()) for i, p in enumerate(self._all)]
 
     def _dense(self, tensors: List[torch.Tensor]) -> List[torch.Tensor]:
         return [_layout.dense(t, o) for t, o in zip(tensors, self._order)]

@@ -42,6 +42,7 @@ _HYPER_NAMES = ("lr", "momentum", "dampening", "weight_decay", "beta1", "beta2",
 # all contents of the parameters are looked at in the first steps, and then every so often; in each of the others one of these parts
 _LOOK_FIRST, _LOOK_EVERY, _LOOK_PARTS = 4, 64, 64
 _LOOK_LEAST = 4096  # elements of a piece: reading fewer costs as much
+_RUNNING_SECONDS = 3.0  # so long a worker asks whether a run is over that it may be started again in the first round of (R12.7)
 
 
 class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
@@ -58,7 +59,10 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
                        same), "sum", "weighted_mean" (of means over samples) or "sample_mean" (of
                        sums over samples); for the last two pass step(samples=n)
     push, pull         formats on the wire: "fp32", "bf16", "fp16". With a narrow `pull` the box
-                       keeps fp32 parameters and the workers get rounded ones.
+                       keeps fp32 parameters and the workers get rounded ones. push="int8" or "mxfp4": gradients (with slots the sums that a
+                       worker sends) go in 1.03 or 0.53 bytes an element, and what one step does not say goes with the next one.
+                       pull="int8" or "mxfp4", without slots: the box sends by how much parameters have changed, and what it has not said
+                       so comes with the next step. Both without max_norm, at one box: see doc/train-reference.md
     clip_value         clamp each element of the reduced gradient to +-clip_value
     max_norm           clip the gradient of all workers by its norm, as torch.nn.utils.clip_grad_norm_ does with that of one process: of all
                        parameters of this optimiser. `grad_norm` is the norm of the last step, before it was clipped. Rounds have two
@@ -121,6 +125,7 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
     _arrays: Tuple[str, ...] = ()  # of the optimiser's state, in torch's names
     _counted = False  # torch's state has the number of steps as well
     _work: Optional[Work] = None  # policy reassign
+    _added: "Sequence[BoxOptimizer]" = ()  # of groups that were added
     _early: Optional[Early] = None  # send_early
     _step_supports_amp_scaling = True  # GradScaler calls step() though it has found inf
 
@@ -131,18 +136,23 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
                  local_clip: bool = False, local_backward: bool = False, client: Optional[Client] = None,
                  declare_timeout: Optional[float] = None, first_round: int = 0,
                  max_norm: Optional[float] = None, skip_nonfinite: bool = False, slots: Optional[int] = None, send_early: bool = False, ahead: float = 0.0, steal: bool = False,
-                 model: Any = None, ignore: Sequence[str] = (), **options: Any) -> None:
+                 model: Any = None, ignore: Sequence[str] = (), part_of: Optional["BoxOptimizer"] = None, **options: Any) -> None:
         self._declared = False
+        self._root: BoxOptimizer = self if part_of is None else part_of
+        self._first_group = 0 if part_of is None else len(part_of.param_groups) - 1
         self._base: Dict[int, int] = {}
         if not 0 <= _checks.real(clip_value, "clip_value") < math.inf:
             raise PBoxInvalid(f"clip_value is {clip_value}: needed is 0 (off) or more")
         max_norm = _norm.number(max_norm)
         defaults = dict(defaults, clip_value=clip_value)
         super().__init__(params, defaults)
+        self._n_groups = len(self.param_groups)
         # steps that all leave out have a round of the agreement, and none of the parameters: a checkpoint has both
         first_round = _checks.whole(first_round, "first_round", (1 << 64) - 1)
         first_round, skipped = first_round & _checks.U32, first_round >> 32
         self._op, self._push, self._pull = op, push, pull
+        self._check_blocks(slots, options, max_norm is not None or skip_nonfinite)
+        self._pulled = _buffers.arrays_of(pull)  # format of the arrays that results come into
         self._sends_early = send_early
         self._quarters = quarters_of(ahead) if ahead else 0
         if self._quarters and (send_early or first_round or options.get("least") is not None):
@@ -151,7 +161,7 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
         self._steals = steal
         if steal and ahead:
             raise PBoxInvalid("steal=True goes without ahead=: who steals a slot would need the parameters of a round before")
-        self.local_clip = local_clip
+        self.local_clip, self._local_backward = local_clip, local_backward
         self._skips = bool(skip_nonfinite)
         phases = max_norm is not None or skip_nonfinite
         self._model: Optional[ModelState] = None
@@ -162,7 +172,7 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
             raise PBoxInvalid("ignore= is of the model's state: pass model= as well")
         if slots is not None and client is None:
             options["slots"] = slots
-        self._session = connect(box, job, secret, worker, workers, client, **options)
+        self._session = connect(box, job, secret, worker, workers, client, **options) if part_of is None else part_of._session
         try:
             self.client: Client = self._session.client
             between_rounds(self.client, "another optimiser")
@@ -175,12 +185,11 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
             if self._model is not None and self.client.policy == "reassign" and self._model.names:
                 # the job has this table alone, so what must not differ is in its names
                 specs[-1] = dataclasses.replace(specs[-1], name=f"{specs[-1].name}{_model.LABEL}{self._model.label()}")
-            elif model is None and self.client.workers > 1:
+            elif model is None and self.client.workers > 1 and part_of is None:
                 _model.warn(f"pbox.torch.{type(self).__name__}")
+            self._resumed = False
             try:
-                self.table: Table = self.client.declare(
-                    specs, mode="optimiser", op=self._wire_op, optimiser=self._optimiser, push=push, pull=pull,
-                    timeout=declare_timeout, first_round=first_round, hold=phases)
+                self.table: Table = self._declare(specs, first_round, declare_timeout, phases)
             except PBoxMismatch as e:
                 raise _model.explained(e)
             if phases:
@@ -204,14 +213,19 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
                                self._group_of, self._order, len(self.param_groups))
             self._sent: Hypers = [{} for _ in self.param_groups]
             # in a job that has not begun, rounds begin with 1, and there is nothing to go on with
-            self._resumed = first_round > 0 and self.table.next_round == first_round > 1
+            self._in_first = self._resumed
+            self._resumed |= first_round > 0 and self.table.next_round == first_round > 1
+            if first_round > 0:
+                self._session.goes_on = self._resumed
             if not self._resumed and not self._is_newcomer:
                 self._share_parameters()
+            elif self._in_first:
+                self._give_parameters()
             self._declare_rates(declare_timeout, first_round)
             self._compare_model(declare_timeout)
             self._alike: Optional[Alike] = None
-            if self._slots is not None and self.client.workers > 1 and self.client.policy != "reassign":
-                late = self._resumed or self._back
+            if self._slots is not None and self.client.workers > 1 and self.client.policy != "reassign" and part_of is None:
+                late = (self._resumed and not self._in_first) or self._back
                 alike = Alike(self.client, declare_timeout, ANY_ROUND if late else first_round)
                 self._alike = None if late else alike
                 self._slots.compares = not late
@@ -219,15 +233,17 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
                 self._stale.begins()
             self._discards = None if alone or local_backward else _skip.Discards(self._all)
         except BaseException:
-            self._session.release()
+            if part_of is None:
+                self._session.release()
             raise
+        self._went_on = self._resumed
         self.rounds = self._round = self._agreed = 0
         self.skipped = skipped if self._resumed else 0
         self._discarded = 0
         self._owned = None if self._slots is None else Owned(self._all)
         self._inf: Optional[bool] = None  # in this round; None: no GradScaler
         # a gradient at any worker, in a step before? Who goes on does not know, so: yes
-        self._begun = self._resumed or self._is_newcomer
+        self._begun = (self._resumed and not self._in_first) or self._is_newcomer
         self._had = [self._begun] * len(self._all)
         self._failed: Optional[Exception] = None
         self._values: Optional[List[torch.Tensor]] = None  # of push_parameters
@@ -236,13 +252,45 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
         self._looks = 0  # at gradients
         self._remember()
         _clip.watch(self, self._all)
-        if self._slots is not None:
+        if self._slots is not None and part_of is None:
             trains(self.client, self._slots)
         self._stepped = False
         if send_early:
             self._early = Early(self, self._all)
 
     # ---- setting up
+
+    def _declare(self, specs: List[Tensor], first_round: int, timeout: float, hold: bool) -> Table:
+        """In the first round of a run its number alone does not say whether this worker begins with the others, or goes on alone: the box knows, if the
+        worker does not say that it goes on (R12.6)."""
+        def declare(first_round: int, timeout: float) -> Table:
+            return self.client.declare(specs, mode="optimiser", op=self._wire_op, optimiser=self._optimiser, push=self._push, pull=self._pull,
+                                       timeout=timeout, first_round=first_round, hold=hold)
+
+        known = self._session.goes_on  # by an optimiser before this one; then all tables say it
+        if first_round != 1 or self.client.policy != "wait" or known is False:
+            return declare(first_round, timeout)
+        try:
+            if not known:
+                try:
+                    return declare(0, min(timeout, _RUNNING_SECONDS))
+                except PBoxDeadline:  # others have not come yet
+                    return declare(0, timeout)
+        except PBoxRunning:
+            pass
+        self._resumed = True
+        return declare(1, timeout)
+
+    def _check_blocks(self, slots: Optional[int], options: Dict[str, Any], phases: bool) -> None:
+        """What does not go with a block format yet, by name."""
+        if self._push in _buffers.BLOCKS and phases:
+            raise PBoxInvalid(f"push={self._push!r} goes without max_norm= and skip_nonfinite= so far: take push='fp32' or 'bf16'")
+        if self._pull not in _buffers.BLOCKS:
+            return
+        if slots is not None or options.get("policy") == "reassign":
+            raise PBoxInvalid(f"pull={self._pull!r} goes without slots and plans so far: leave slots= and policy='reassign' out, or take pull='fp32' or 'bf16'")
+        if phases:
+            raise PBoxInvalid(f"pull={self._pull!r} goes without max_norm= and skip_nonfinite= so far: take pull='fp32' or 'bf16'")
 
     def _divide(self, slots: Optional[int]) -> None:
         """Which slots this worker computes, and what the box makes of the nodes."""
@@ -270,9 +318,9 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
         if self._device is not None:
             raise PBoxInvalid(f"policy='reassign' works in host memory, and the parameters are on {self._all[0].device}: move the model to the CPU "
                               "(model.cpu()), or take policy='wait' with slots=")
-        if self._push != "fp32":
+        if _buffers.arrays_of(self._push) != "fp32":
             raise PBoxInvalid(f"policy='reassign' and push={self._push!r}: how a narrow sum is rounded would depend on the plan; take "
-                              "push='fp32' (pull= may be narrow)")
+                              "push='fp32' (pull= may be narrow), or, where the bits may depend on it, push='int8'")
         if self._quarters:
             self._stale = Stale(self._quarters, self._all)
         self._work = Work(self.table, self._slots, [p.data for p in self._all] if self._pull == "fp32" and not self._quarters else (), self._stale,
@@ -361,7 +409,7 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
                 # workers that differ in it must not meet: a declaration has it in its names
                 early = f", {self._quarters} of {QUARTERS} slots ahead" if self._quarters else ", sent early" if self._sends_early else \
                     ", skip_nonfinite" if self._skips else ""
-                specs.append(Tensor(f"group {g} parameter {i} {_layout.label(order)}"
+                specs.append(Tensor(f"group {self._first_group + g} parameter {i} {_layout.label(order)}"
                                     f"{tuple(p.shape)}{early}", p.numel(), g))
         self._device = _device.of(self._all, lambda i: specs[i].name)
         _apart.check_parameters(self.param_groups)
@@ -386,10 +434,10 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
         self._narrow_pull: List[torch.Tensor] = []
         if self._placed is not None:
             return
-        if self._push != "fp32":
+        if _buffers.arrays_of(self._push) != "fp32":
             self._narrow_push = [torch.empty_like(p.data, dtype=_WIRE[self._push])
                                  for _ in range(nodes) for p in self._all]
-        if self._pull != "fp32":
+        if self._pulled != "fp32":
             self._narrow_pull = [torch.empty_like(p.data, dtype=_WIRE[self._pull])
                                  for p in self._all]
 
@@ -413,6 +461,11 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
         self.table.pull(into).wait()
         self._widen()
 
+    def _give_parameters(self) -> None:
+        """Worker 0 was killed in the first round, maybe before the box had its parameters: this changes none that it has."""
+        if self.client.worker == 0:
+            self.table.init(self._dense([p.data for p in self._all]) if self._placed is None else self._placed.values()).wait()
+
     def _compare_model(self, timeout: float) -> None:
         """What the optimiser does not have of the model, too."""
         if self._model is None or self.client.workers == 1:
@@ -428,11 +481,52 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
             p.data.copy_(n)
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
-        if self._declared:
-            raise PBoxInvalid(
-                "parameters cannot be added once the optimiser was made (all workers have "
-                "declared them): make a second optimiser for them")
+        """As in torch: from the next step on these parameters are trained as well, and their state begins then. All workers call it between the same
+        steps, with as many parameters, and get those of worker 0. The box gets a table more, so a step has a round more."""
+        if not self._declared:
+            super().add_param_group(param_group)
+            return
+        self._check_adds()
+        before = len(self.param_groups)
         super().add_param_group(param_group)
+        try:
+            self._check_group(before, self.param_groups[before])
+            self._added = [*self._added, self._made_of(self.param_groups[before])]
+        except BaseException:
+            del self.param_groups[before:]
+            raise
+
+    def _check_adds(self) -> None:
+        what = "add_param_group() of an optimiser that was made"
+        if self._failed is not None:
+            raise self._failed
+        if self.client.policy != "wait":
+            raise PBoxInvalid(f"{what}: with policy={self.client.policy!r} a job has the tables that it began with; pass all groups to the constructor, with lr=0 "
+                              "for what is not to be trained yet")
+        if self._phases is not None:
+            raise PBoxInvalid(f"{what}: with max_norm= or skip_nonfinite= all parameters have one norm, and so one table; pass all groups to the constructor")
+        if self._went_on:
+            raise PBoxInvalid(f"{what}, and has gone on from a checkpoint (first_round): the others are past the step in which they added the group. Start all workers "
+                              "again from a checkpoint, with all groups in the constructor")
+        if self._todo:
+            raise PBoxInvalid(f"{what}: the last step has not ended: call wait(), or give up")
+        between_rounds(self.client, what)
+
+    def _made_of(self, group: Dict[str, Any]) -> "BoxOptimizer":
+        """What trains a group that was added: one with a table of its own."""
+        kind: Any = next(c for c in type(self).__mro__ if "_optimiser" in vars(c) or "_hypers" in vars(c))
+        new = [p for p in group["params"] if p.requires_grad]
+        _apart.check_parameters(self.param_groups)
+        _apart.check([p.data for o in self._parts() for p in o._all] + [p.data for p in new], lambda i: f"parameter {i}",
+                     "Weights that are tied share the Parameter (b.weight = a.weight, not b.weight.data = a.weight.data)")
+        made: BoxOptimizer = kind([group], **self.defaults, part_of=self, client=self.client, op=self._op, push=self._push, pull=self._pull,
+                                  slots=None if self._slots is None else self._slots.total, local_clip=self.local_clip,
+                                  local_backward=self._local_backward)
+        return made
+
+    def _parts(self) -> "List[BoxOptimizer]":
+        """Itself, and those of groups that were added."""
+        return [self._root, *self._root._added]
 
     @property
     def next_round(self) -> int:
@@ -514,7 +608,7 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
         than torch."""
         has, had, inf = self._agreement.check(timeout)
         if inf:  # with a GradScaler at one all have one: nobody has pushed
-            self._todo[1:] = [self._leave_out]
+            self._todo[1:] = [self._leave_out, *self._rest()]
             return
         unused, late = [], []
         for i, (now, before) in enumerate(zip(has, had)):
@@ -732,10 +826,11 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
         found = [] if skips else _finite.bad(grads, self._device, self._looks)
         if not found:
             return
-        self._count_discards()
-        self._discarded = 0  # the batch of this step is made again, or another one in its place
-        if self._slots is not None:
-            self._slots.given = self._slots.asks = None
+        for o in self._parts():
+            o._count_discards()
+            o._discarded = 0  # the batch of this step is made again, or another one in its place
+            if o._slots is not None:
+                o._slots.given = o._slots.asks = None
         slot = "" if self._slots is None else f" in slot {self._slots.next}"
         raise PBoxInvalid(
             f"worker {self.client.worker}: the gradient of {_finite.names(self.table.tensors, found)}{slot} has a NaN or an infinity, which this step would "
@@ -788,11 +883,18 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
 
     def _take(self, samples: int) -> None:
         """A slot is done: its gradients go into the sums."""
-        assert self._slots is not None
+        taken = [(o, o._slot_grads()) for o in self._parts()]
+        for o, grads in taken:
+            o._add_slot(grads, samples)
+
+    def _slot_grads(self) -> Sums:
         self._count_discards()
         grads: Sums = [None if p.grad is None else self._checked(i, p.grad) for i, p in enumerate(self._all)]
         self._refuse_infinite(grads)
-        assert self._owned is not None
+        return grads
+
+    def _add_slot(self, grads: Sums, samples: int) -> None:
+        assert self._slots is not None and self._owned is not None
         for i, own in enumerate(self._owned.take([p.grad for p in self._all])):
             g = grads[i]
             if g is not None and not own and g.data_ptr() == self._all[i].grad.data_ptr():
@@ -979,6 +1081,8 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
                 raise PBoxInvalid(f"a GradScaler leaves steps out, and with policy={self.client.policy!r} workers cannot agree on that: take "
                                   "policy='wait', or bfloat16, which needs no scaling")
             self._inf = bool(self._inf) or inf
+            for o in self._added:
+                o._inf = self._inf
         if self._early is not None:
             self._early.slot_ends()
             if self._early.begun:
@@ -994,8 +1098,9 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
             self._take(1 if samples is None else samples)
             self._slots.prepare()
             return loss
-        if self._values is None:
-            self._refuse_changed()
+        for o in self._parts():
+            if o._values is None:
+                o._refuse_changed()
         if self._slots is not None:
             self._take(1 if samples is None else samples)
         self._push_round(1 if samples is None else samples, scaler)
@@ -1004,11 +1109,21 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
     def _push_round(self, samples: int, scaler: Any = None) -> None:
         """Gradients are complete: push them, and wait."""
         self._meet_rates(None)
-        hypers = [self._hyper_values(g) for g in range(len(self.param_groups))]
         for g, group in enumerate(self.param_groups):
             self._check_group(g, group)
-        keep: List[torch.Tensor] = []
-        has = self._inputs(keep)
+        keeps: List[List[torch.Tensor]] = [[] for _ in self._parts()]
+        inputs = [o._inputs(keep) for o, keep in zip(self._parts(), keeps)]
+        for o, has, keep in zip(self._parts(), inputs, keeps):
+            o._plan_round(samples, has, keep, scaler if o is self else None)
+        self._todo += self._rest()
+        self.wait()
+
+    def _rest(self) -> List[Callable[[Optional[float]], None]]:
+        """The rounds of groups that were added come after this one's."""
+        return [o.wait for o in self._added]
+
+    def _plan_round(self, samples: int, has: List[bool], keep: List[torch.Tensor], scaler: Any) -> None:
+        hypers = [self._hyper_values(g) for g in range(self._n_groups)]
         changes = self._changes(hypers)
         loaded = self._kept.pending
         self._count_discards()
@@ -1070,7 +1185,6 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
             self._todo[-1] = self._go_ahead
         if self._alike is not None:
             self._todo.insert(0, self._meet_alike)
-        self.wait()
 
     def _meet_alike(self, timeout: Optional[float]) -> None:
         assert self._alike is not None and self._slots is not None
@@ -1153,7 +1267,7 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
         self.wait()
 
     def _end_round(self) -> None:
-        self._resumed, self._inf, self._discarded = False, None, 0
+        self._resumed, self._in_first, self._inf, self._discarded = False, False, None, 0
         if self._work is not None:
             self._work.round_ends(self._round)
         if self._slots is not None:
@@ -1241,12 +1355,14 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
             "the first into it")
 
     def _momentum_of(self) -> List[bool]:
-        return [g.get("momentum", 1.0) != 0 for g in self.param_groups]
+        return [g.get("momentum", 1.0) != 0 for g in self.param_groups[:self._n_groups]]
 
     def state_dict(self) -> Dict[str, Any]:
         """In torch.optim's layout, with the state that the box has. Between steps; any worker,
         also one alone: the others wait in their next step."""
-        fetched = self._kept.fetch(self._had, self._momentum_of()) if self._declared else {}
+        fetched: Dict[torch.Tensor, Dict[str, Any]] = {}
+        for o in self._parts() if self._declared else ():
+            fetched.update(o._kept.fetch(o._had, o._momentum_of()))
         try:
             self.state.update(fetched)
             state = super().state_dict()
@@ -1272,25 +1388,39 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
         self._load_skipped(state_dict)
         for g, group in enumerate(self.param_groups):
             self._check_group(g, group)
-        if not self._resumed and not self._is_newcomer:
-            self._had = self._kept.load(
-                self.state, [g.get("dampening", 0.0) for g in self.param_groups])
-            self._begun = any(self._had)
+        for o in self._added:
+            o.param_groups = [self.param_groups[o._first_group]]  # torch has made others
+            o._load_kept(self.state)
+        if self._in_first or not (self._resumed or self._is_newcomer):
+            self._load_kept(self.state)
+            if self._in_first and not self._begun:
+                self._kept.given()  # nobody else has loaded one
+            elif self._in_first and self.client.worker == 0:
+                raise PBoxInvalid("worker 0 was killed in the first round of a run that began with a loaded state, and nobody knows whether the box has got that from "
+                                  "it: start all workers again, from the checkpoint that they began with")
         elif self._resumed:
             self._kept.resume_steps(state_dict)
-        for p in self._all:
-            self.state.pop(p, None)
+        for o in self._parts():
+            for p in o._all:
+                self.state.pop(p, None)
+
+    def _load_kept(self, state: Dict[Any, Dict[str, Any]]) -> None:
+        self._had = self._kept.load(state, [g.get("dampening", 0.0) for g in self.param_groups[:self._n_groups]])
+        self._begun = any(self._had)
 
     def push_parameters(self) -> None:
         """Parameters were changed between steps, by all workers alike (WGAN's clamp): the next
         step() begins with those of worker 0."""
         if self._stale is not None:
             raise PBoxInvalid("push_parameters() goes without ahead=: slots of the next round have been computed on the parameters before")
-        self._values = [p.data for p in self._all]
-        self._kept.set_parameters(self._values)
+        for o in self._parts():
+            o._values = [p.data for p in o._all]
+            o._kept.set_parameters(o._values)
 
     def close(self) -> None:
         """Leave the job (unless others share the session)."""
+        for o in self._added:
+            o.close()
         if self._early is not None:
             self._early.close()
         if self._slots is not None:
@@ -1301,4 +1431,5 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
             self._discards.close()
         if self._owned is not None:
             self._owned.close()
-        self._session.release()
+        if self._root is self:
+            self._session.release()

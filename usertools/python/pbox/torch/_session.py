@@ -124,6 +124,7 @@ class Session:
         self.ranks = ranks  # of torch.distributed, by worker, where they have numbered the workers
         self.tables: Dict[Any, Any] = {}
         self.staging: Dict[Any, List[Any]] = {}  # host memory for tensors of a GPU, by device and size
+        self.goes_on: Optional[bool] = None  # has an optimiser with first_round gone on in a run, or begun one?
         self._key = key
         self._users = 1
 

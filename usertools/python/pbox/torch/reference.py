@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
-from ._blocks import Compressed, sent
+from ._blocks import Compressed, Fragment, Pushed, Replica, fragments_of, nodes_of, sent
 from ._norm import SKIP, coefficient, number
 from ._slots import Slots, SlotTraining
 from ._stale import Stale, quarters_of
@@ -132,10 +132,16 @@ class Reference(SlotTraining, torch.optim.Optimizer):
     """An optimiser of torch.optim's form that makes the box's steps in this process, from the
     parameters' grads. With `slots` it trains all of them itself, one after the other, as the optimisers
     of pbox.torch do with theirs: step() ends a slot, and makes the step of the round with the last one. The sum
-    is tree_reduce of all gradients at once, so it needs memory for them all."""
+    is tree_reduce of all gradients at once, so it needs memory for them all.
+
+    pull  "int8" or "mxfp4": the parameters are what workers have of them, and the box's are kept beside
+          them. What results say depends on the fragments: `fragments` has them (fragments_of).
+    push  "int8" or "mxfp4", with slots: as `workers` workers push their nodes. Of a job without slots these are as many as
+          workers. `fragments` as for pull."""
 
     def __init__(self, kind: str, params: Any, *, slots: Optional[int] = None, op: str = "mean",
-                 ahead: float = 0.0, max_norm: Optional[float] = None, skip_nonfinite: bool = False, **hyper: float) -> None:
+                 ahead: float = 0.0, max_norm: Optional[float] = None, skip_nonfinite: bool = False, pull: str = "fp32",
+                 push: str = "fp32", workers: int = 1, fragments: Sequence[Fragment] = (), **hyper: float) -> None:
         adam = kind in ("adam", "adamw")
         defaults = dict(lr=1e-3 if adam else None, momentum=0.0, dampening=0.0,
                         weight_decay=0.01 if kind == "adamw" else 0.0, beta1=0.9, beta2=0.999,
@@ -146,9 +152,19 @@ class Reference(SlotTraining, torch.optim.Optimizer):
         self.max_norm, self.skip_nonfinite = number(max_norm), skip_nonfinite
         self.grad_norm, self.skipped_nonfinite = math.nan, 0
         self._steps = 0
+        self._since = [0] * len(self.param_groups)  # steps before the group was added
         self._op = op
+        every = [p for group in self.param_groups for p in group["params"]]
+        self._box: Dict[torch.Tensor, torch.Tensor] = {p: p.detach().clone() for p in every} if pull != "fp32" else {}
+        self._replica = Replica(pull, fragments, [p.data for p in every], list(self._box.values())) if self._box else None
         self._parts: Dict[torch.nn.Parameter, List[torch.Tensor]] = {}
         self._samples: List[int] = []
+        self._pushed: Optional[Pushed] = None
+        if push != "fp32":
+            if slots is None:
+                raise ValueError("push= is for slots=: of a job without slots these are as many as workers")
+            self._pushed = Pushed(push, fragments, [p.numel() for p in every],
+                                  [nodes_of(w * slots // workers, (w + 1) * slots // workers, slots) for w in range(workers)])
         if slots is not None:
             self._slots = Slots(slots, range(slots))
         if slots is not None and ahead:
@@ -157,6 +173,13 @@ class Reference(SlotTraining, torch.optim.Optimizer):
             self._slots = Slots(slots, self._stale.order(range(slots)))
 
     leads = True  # it is alone
+
+    def add_param_group(self, param_group: Dict[str, Any]) -> None:
+        if hasattr(self, "_since") and self._replica is not None:
+            raise ValueError("a group that is added has a table, and so fragments, of its own: pass all groups to the constructor with pull=")
+        super().add_param_group(param_group)
+        if hasattr(self, "_since"):
+            self._since.append(self._steps)
 
     def agree(self, value: float = 0.0, timeout: Optional[float] = None) -> float:
         return float(value)
@@ -173,11 +196,35 @@ class Reference(SlotTraining, torch.optim.Optimizer):
             for p in group["params"]:
                 g = torch.zeros_like(p) if p.grad is None else p.grad.clone()
                 self._parts.setdefault(p, []).append(g)
-                p.grad = tree_reduce(self._parts[p], self._op, self._samples, self._slots.mine) if last else None
+                p.grad = tree_reduce(self._parts[p], self._op, self._samples, self._slots.mine) if last and self._pushed is None else None
+        if last and self._pushed is not None:
+            self._take_pushed(self._pushed)
         self._slots.count += 1
         if not last:
             self._slots.prepare()
         return last
+
+    def _take_pushed(self, pushed: Pushed) -> None:
+        """The gradients of a round are what workers have said of their nodes."""
+        assert self._slots is not None
+        every = list(self._parts)
+        if self._op == "weighted_mean":
+            for parts in self._parts.values():
+                parts[:] = [p * float(w) if w else torch.zeros_like(p) for p, w in zip(parts, self._samples)]
+        slots = [dict(zip(self._slots.mine, self._parts[p])) for p in every]
+        said: List[Dict[int, torch.Tensor]] = [{} for _ in every]
+        for w, nodes in enumerate(pushed.nodes):
+            for first, n in nodes:
+                sums = [tree_sum({s: of[s] for s in range(first, first + n)}) for of in slots]
+                values = [v.reshape(-1).clone() for v in sums if v is not None]
+                pushed.said(w, values)
+                for into, v in zip(said, values):
+                    into[first] = v
+        count = sum(self._samples) if self._op in ("sample_mean", "weighted_mean") else self._slots.total if self._op == "mean" else 0
+        for p, of in zip(every, said):
+            total = tree_sum(of)
+            assert total is not None
+            p.grad = (total if self._op == "sum" else total * fp32(1.0 / count if count else 0.0)).reshape(p.shape)
 
     @torch.no_grad()
     def step(self, closure: Optional[Callable[[], Any]] = None, *, samples: int = 1) -> Any:
@@ -196,12 +243,15 @@ class Reference(SlotTraining, torch.optim.Optimizer):
             self._stale.show(self._stale.newest)
         by = self._coefficient()
         self._steps -= by == SKIP
-        for group in self.param_groups if by != SKIP else ():
+        for group, since in zip(self.param_groups, self._since) if by != SKIP else ():
             params: List[torch.nn.Parameter] = group["params"]
             for p in params:
                 g = p.grad if p.grad is not None else torch.zeros_like(p)
                 g = g if by == 1 else g * by
-                p.copy_(update(self.kind, p.data, g, self.state[p], group, self._steps))
+                box = self._box.get(p, p)
+                box.copy_(update(self.kind, box.data, g, self.state[p], group, self._steps - since))
+        if self._replica is not None:
+            self._replica.follow()
         if self._slots is not None:
             for p in self._parts:
                 p.grad = None

@@ -126,10 +126,18 @@ sim_case_print(const struct sim_case *c, FILE *to)
 		fprintf(to, "fleets\n");
 	if (c->limits.moves)
 		fprintf(to, "moves\n");
+	if (c->limits.deciders)
+		fprintf(to, "deciders\n");
 	if (c->limits.clocks)
 		fprintf(to, "clocks\n");
 	if (c->limits.blocks)
 		fprintf(to, "blocks\n");
+	if (c->limits.nodes)
+		fprintf(to, "nodes\n");
+	if (c->limits.replicas)
+		fprintf(to, "replicas\n");
+	if (c->limits.updates)
+		fprintf(to, "updates\n");
 	if (c->limits.hold)
 		fprintf(to, "hold\n");
 	if (c->limits.recordings)
@@ -178,7 +186,8 @@ sim_case_read(struct sim_case *c, FILE *from)
 {
 	char line[512], name[64];
 	bool good = true, recordings = false, crashes_shrink = false, fleets = false, moves = false,
-	     clocks = false, blocks = false, hold = false;
+	     deciders = false, clocks = false, blocks = false, nodes = false, replicas = false,
+	     updates = false, hold = false;
 	unsigned boxes = 0;
 
 	*c = (struct sim_case){0};
@@ -195,10 +204,18 @@ sim_case_read(struct sim_case *c, FILE *from)
 			fleets = true;
 		else if (strcmp(line, "moves\n") == 0)
 			moves = true;
+		else if (strcmp(line, "deciders\n") == 0)
+			deciders = true;
 		else if (strcmp(line, "clocks\n") == 0)
 			clocks = true;
 		else if (strcmp(line, "blocks\n") == 0)
 			blocks = true;
+		else if (strcmp(line, "nodes\n") == 0)
+			nodes = true;
+		else if (strcmp(line, "replicas\n") == 0)
+			replicas = true;
+		else if (strcmp(line, "updates\n") == 0)
+			updates = true;
 		else if (strcmp(line, "hold\n") == 0)
 			hold = true;
 		else if (strcmp(line, "recordings\n") == 0)
@@ -219,8 +236,12 @@ sim_case_read(struct sim_case *c, FILE *from)
 	c->limits.crashes_shrink = crashes_shrink;
 	c->limits.fleets = fleets;
 	c->limits.moves = moves;
+	c->limits.deciders = deciders;
 	c->limits.clocks = clocks;
 	c->limits.blocks = blocks;
+	c->limits.nodes = nodes;
+	c->limits.replicas = replicas;
+	c->limits.updates = updates;
 	c->limits.hold = hold;
 	c->limits.boxes = boxes;
 	sim_faults_sort(&c->faults);

@@ -34,9 +34,12 @@ sim_fleet_welcome(struct sim *s, unsigned job, const struct pbox_welcome *m)
 
 	if (!sim_is_fleet(&s->sc, &s->sc.job[job]))
 		return;
-	if (!was_given(j, m) && s->box->number != 0) {
+	/* a first box that nobody follows any more gives numbers of the run that goes on; in one of its own nobody else takes part */
+	if (s->box->number < j->decider && m->number != j->part[j->decider].run)
+		return;
+	if (!was_given(j, m) && s->box->number > j->decider) {
 		sim_fail(s,
-			"job %u: box %u takes worker %u into run %llu, which the first box has not given it",
+			"job %u: box %u takes worker %u into run %llu, which the box that decides has not given it",
 			job, s->box->number, m->worker, (unsigned long long)m->number);
 	} else if (!was_given(j, m)) {
 		j->given[i].nonce = m->nonce;
@@ -44,6 +47,12 @@ sim_fleet_welcome(struct sim *s, unsigned job, const struct pbox_welcome *m)
 		j->given[i].worker = m->worker;
 		j->n_given++;
 	}
+}
+
+bool
+sim_box_dies(const struct sim_scenario *sc)
+{
+	return sc->dead_box != 0 || sc->first != SIM_FIRST_STAYS;
 }
 
 /* ---- chunks ------------------------------------------------------------------------------------ */

@@ -14,6 +14,14 @@
 #define SIM_DEATH  (SIM_CRASHES + 0)
 #define SIM_REVIVE (SIM_CRASHES + 1)
 
+/* What becomes of the first box of the list: another one takes its place by a command (R16.17). */
+enum sim_first {
+	SIM_FIRST_STAYS,
+	SIM_FIRST_DIES,
+	SIM_FIRST_TWO, /* and then that one */
+	SIM_FIRST_CUT, /* nothing reaches it, and nothing that it sends arrives, until it is back */
+};
+
 struct pbox_welcome;
 struct sim;
 struct sim_job_spec;
@@ -22,8 +30,10 @@ struct sim_scenario;
 
 /* All its jobs, or nearly all, are at several boxes (scenario_fleets.c); with tables in clocks. */
 void sim_scenario_fleets(struct sim_scenario *sc, uint64_t seed, bool clocks);
-/* ... and their chunks move. */
-void sim_scenario_moves(struct sim_scenario *sc, uint64_t seed);
+/* ... and their chunks move; and the box that decides dies. */
+void sim_scenario_moves(struct sim_scenario *sc, uint64_t seed, bool deciders);
+/* Does one of them die, or is taken for dead? */
+bool sim_box_dies(const struct sim_scenario *sc);
 /* Is the job at this box? At several ones? Does one of its boxes crash? */
 bool sim_is_at(const struct sim_scenario *sc, const struct sim_job_spec *j, unsigned box);
 bool sim_is_fleet(const struct sim_scenario *sc, const struct sim_job_spec *j);
@@ -49,6 +59,8 @@ struct pbox_hdr;
 struct pbox_send;
 struct sim_fragment;
 void sim_moves_plan(struct sim *s);
+/* The box that decides is gone: another one is to take its place. */
+void sim_moves_goes(struct sim *s);
 void sim_moves_command(struct sim *s, unsigned command, unsigned tries);
 void sim_moves_homes(struct sim *s, unsigned job, const struct pbox_send *out);
 void sim_moves_told(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h,

@@ -8,7 +8,9 @@
 #include <pbox_reduce.h>
 
 #include "box.h"
+#include "law.h"
 #include "law_blocks.h"
+#include "operations.h"
 #include "shard_impl.h"
 
 /*
@@ -21,50 +23,167 @@ struct sim_blocks {
 	struct sent {
 		uint64_t began; /* the process */
 		bool made;
-		uint32_t round; /* of the codes */
-		float rest[SIM_MTU / 4];
-		uint8_t codes[SIM_MTU];
-	} sent[SIM_WORKERS]; /* by process */
-	/* What counts in a round, by slot: of the one that is summed, and of the next one. */
-	float value[2][SIM_WORKERS][SIM_MTU / 4];
+		uint32_t round;                            /* of the codes */
+		float rest[SIM_MTU / 4], was[SIM_MTU / 4]; /* after that, and before it */
+	} sent[SIM_WORKERS];                               /* by process */
+	/* What counts in a round, by its first slot: of the one that is summed, and of the next one. */
+	float (*value[2])[SIM_MTU / 4];
 };
+
+/* Pushes, whatever the table is; a result is another matter. */
+static void
+nodes_scenario(struct sim_scenario *sc, uint64_t seed)
+{
+	for (unsigned i = 0; i < sc->jobs; i++) {
+		struct sim_job_spec *j = &sc->job[i];
+
+		for (unsigned t = 0; !j->plan && !j->shrink && t < j->tables; t++) {
+			struct pbox_declare *d = &j->table[t].fixed;
+			uint64_t x = sim_mix(seed, i * SIM_TABLES + t);
+
+			if (j->table[t].law != &sim_law_rounds ||
+				(j->slots != 0 && d->op == PBOX_OP_WEIGHTED_MEAN))
+				continue;
+			d->push_format = x % 2 == 0 ? PBOX_FMT_INT8 : PBOX_FMT_MXFP4;
+			if (d->mode == PBOX_MODE_ALLREDUCE)
+				d->pull_format = d->push_format;
+			else if (j->slots == 0 && x >> 8 & 1)
+				d->pull_format = x >> 9 & 1 ? PBOX_FMT_INT8 : PBOX_FMT_MXFP4;
+		}
+	}
+}
+
+/* At one box, where nobody is given up. */
+void
+blocks_scenario(struct sim_scenario *sc, uint64_t seed, const struct sim_limits *limits)
+{
+	if (limits->nodes)
+		nodes_scenario(sc, seed);
+	for (unsigned i = 0; (limits->blocks || limits->replicas) && i < sc->jobs; i++) {
+		struct sim_job_spec *j = &sc->job[i];
+
+		for (unsigned t = 0; j->slots == 0 && !j->shrink && t < j->tables; t++) {
+			struct pbox_declare *d = &j->table[t].fixed;
+			unsigned format = sim_mix(seed, i * SIM_TABLES + t) % 2 == 0
+						  ? PBOX_FMT_INT8
+						  : PBOX_FMT_MXFP4;
+
+			if (j->table[t].law != &sim_law_rounds)
+				continue;
+			if (limits->replicas && d->mode == PBOX_MODE_OPTIMISER)
+				d->pull_format = (uint8_t)format;
+			if (!limits->blocks)
+				continue;
+			d->mode = PBOX_MODE_ALLREDUCE;
+			d->optimiser = PBOX_OPT_NONE;
+			d->push_format = d->pull_format = (uint8_t)format;
+		}
+	}
+}
 
 static struct sim_blocks *
 blocks_of(struct sim_fragment *f)
 {
-	if (f->blocks == NULL)
-		f->blocks = calloc(1, sizeof(struct sim_blocks));
-	PBOX_ASSERT(f->blocks != NULL);
-	return f->blocks;
+	struct sim_blocks *b = f->blocks;
+
+	if (b != NULL)
+		return b;
+	b = f->blocks = calloc(1, sizeof(*b));
+	PBOX_ASSERT(b != NULL);
+	for (unsigned i = 0; i < 2; i++) {
+		b->value[i] = calloc(f->slots, sizeof(*b->value[i]));
+		PBOX_ASSERT(b->value[i] != NULL);
+	}
+	return b;
 }
 
 bool
 blocks_are(const struct sim_scenario *sc, unsigned job, const struct sim_fragment *f)
 {
-	return pbox_format_is_block(sim_spec(sc, job, f)->fixed.push_format);
+	const struct pbox_declare *d = &sim_spec(sc, job, f)->fixed;
+
+	return d->discipline == PBOX_DISCIPLINE_ROUNDS && pbox_format_is_block(d->push_format);
 }
 
-/* A round of which the process has sent nothing so far. */
-static void
-next_codes(struct sim *s, unsigned job, const struct sim_fragment *f, const struct pbox_hdr *h,
-	struct sent *b)
+bool
+blocks_answer(const struct sim_scenario *sc, unsigned job, const struct sim_fragment *f)
 {
-	const struct pbox_declare *d = &sim_spec(&s->sc, job, f)->fixed;
-	struct sim_push k = {.job = job,
-		.life = s->job[job].life,
-		.table = f->table,
-		.slot = h->worker,
-		.round = h->round};
-	float in[SIM_MTU / 4];
-	uint32_t weight = sim_weight(&s->sc, &k);
+	return blocks_are(sc, job, f) && sim_spec(sc, job, f)->fixed.mode == PBOX_MODE_ALLREDUCE;
+}
+
+/* What a process pushes of a node. */
+static void
+node_of(const struct sim *s, const struct sim_fragment *f, const struct sim_push *k, unsigned width,
+	float *in)
+{
+	const struct pbox_declare *d = &sim_spec(&s->sc, k->job, f)->fixed;
+	uint32_t weight = sim_weight(&s->sc, k);
 
 	for (unsigned i = 0; i < f->pieces; i++)
-		sim_contribution(&s->sc, &k, &f->piece[i], (uint8_t *)(in + f->piece[i].at));
+		sim_node(&s->sc, k, width, &f->piece[i], (uint8_t *)(in + f->piece[i].at));
 	for (uint32_t i = 0; i < f->elements && d->op == PBOX_OP_WEIGHTED_MEAN; i++)
 		in[i] = weight == 0 ? 0.0f : (float)weight * in[i];
-	pbox_reduce_scalar.encode(b->codes, d->push_format, in, b->rest, f->elements);
-	b->round = h->round;
-	b->made = true;
+}
+
+/* The nodes of a round, in the order of their slots, the residual going from one to the next: as codes those of the node that begins with
+ * slot `wanted`. Of plain operations all nodes but the first are zeros, and have none. */
+static void
+codes_of_round(struct sim *s, unsigned job, const struct sim_fragment *f, const struct pbox_hdr *h,
+	unsigned wanted, float *rest, uint8_t *codes)
+{
+	const struct sim_job_spec *spec = &s->sc.job[job];
+	const struct pbox_declare *d = &sim_spec(&s->sc, job, f)->fixed;
+	unsigned first = h->worker, end = h->worker + 1u;
+	struct sim_push k = {
+		.job = job, .life = s->job[job].life, .table = f->table, .round = h->round};
+	float in[SIM_MTU / 4];
+	uint8_t made[SIM_MTU];
+
+	if (spec->slots != 0) {
+		first = sim_slots_of(spec, h->worker);
+		end = spec->plain ? first + 1 : sim_slots_of(spec, h->worker + 1);
+	}
+	while (first < end) {
+		unsigned width = 1;
+
+		while (first % (2 * width) == 0 && first + width < spec->slots &&
+			(first + 2 * width <= end || end == spec->slots))
+			width *= 2;
+		k.slot = first;
+		node_of(s, f, &k, width, in);
+		pbox_reduce_scalar.encode(made, d->push_format, in, rest, f->elements);
+		if (first == wanted)
+			memcpy(codes, made, pbox_payload_bytes(d->push_format, f->elements));
+		first += width;
+	}
+}
+
+/* Is the frame what its process must bring? */
+static bool
+brings_codes(struct sim *s, unsigned job, const struct sim_fragment *f, const struct pbox_hdr *h,
+	const uint8_t *payload, struct sent *b)
+{
+	const struct sim_job_spec *spec = &s->sc.job[job];
+	unsigned format = sim_spec(&s->sc, job, f)->fixed.push_format, first, end;
+	float rest[SIM_MTU / 4];
+	uint8_t codes[SIM_MTU];
+
+	if (!slots_of_frame(spec, h, &first, &end))
+		return false;
+	if (!b->made || h->round != b->round) {
+		memcpy(b->was, b->rest, sizeof(b->was));
+		codes_of_round(s, job, f, h, first, b->rest, codes);
+		b->round = h->round;
+		b->made = true;
+	}
+	if (h->format != format)
+		return false;
+	if (spec->plain && first != sim_slots_of(spec, h->worker))
+		return (h->flags & PBOX_F_ZERO) != 0 && h->length == 0;
+	memcpy(rest, b->was, sizeof(rest));
+	codes_of_round(s, job, f, h, first, rest, codes);
+	return h->length == pbox_payload_bytes(format, f->elements) &&
+	       memcmp(codes, payload, h->length) == 0;
 }
 
 void
@@ -73,7 +192,6 @@ blocks_sent(struct sim *s, const struct sim_worker *w, const uint8_t *frame, uin
 	struct sim_fragment *f;
 	struct pbox_hdr h;
 	struct sent *b;
-	unsigned format;
 	size_t size;
 
 	if (w->number >= SIM_WORKERS ||
@@ -84,7 +202,6 @@ blocks_sent(struct sim *s, const struct sim_worker *w, const uint8_t *frame, uin
 	if (f == NULL || !blocks_are(&s->sc, w->job, f))
 		return;
 	b = &blocks_of(f)->sent[w->number];
-	format = sim_spec(&s->sc, w->job, f)->fixed.push_format;
 	if (b->began != w->began)
 		*b = (struct sent){.began = w->began};
 	if (b->made && pbox_serial_diff(h.round, b->round) < 0) {
@@ -92,13 +209,10 @@ blocks_sent(struct sim *s, const struct sim_worker *w, const uint8_t *frame, uin
 			w->job, h.worker, h.chunk, h.frag, h.round, b->round);
 		return;
 	}
-	if (!b->made || h.round != b->round)
-		next_codes(s, w->job, f, &h, b);
-	if (h.format != format || h.length != pbox_payload_bytes(format, f->elements) ||
-		memcmp(b->codes, frame + PBOX_HDR_LEN, h.length) != 0)
+	if (!brings_codes(s, w->job, f, &h, frame + PBOX_HDR_LEN, b))
 		sim_fail(s,
-			"job %u worker %u: chunk %x frag %u of round %u brings other codes than those that its gradient and residual make",
-			w->job, h.worker, h.chunk, h.frag, h.round);
+			"job %u worker %u: chunk %x frag %u of round %u brings other codes than those that its gradient and residual make (base %x)",
+			w->job, h.worker, h.chunk, h.frag, h.round, h.base);
 }
 
 /*
@@ -107,8 +221,8 @@ blocks_sent(struct sim *s, const struct sim_worker *w, const uint8_t *frame, uin
  * verified. Frames do not say which; what the box holds does.
  */
 static bool
-takes_again(
-	const struct sim *s, unsigned job, const struct sim_fragment *f, const struct pbox_hdr *h)
+takes_again(const struct sim *s, unsigned job, const struct sim_fragment *f,
+	const struct pbox_hdr *h, unsigned first)
 {
 	const struct pbox_table *t = sim_box_table(s, job, f->table);
 	const struct pbox_fragment *e;
@@ -120,20 +234,24 @@ takes_again(
 	r = e->record;
 	if ((e->closed & PBOX_FRAGMENT_RESTORING) != 0 || h->round != e->version + 1)
 		return false;
-	return r == NULL || !pbox_bit_get(r->has, h->worker) ||
-	       (r->from[h->worker].unverified && r->from[h->worker].handle != NULL);
+	return r == NULL || !pbox_bit_get(r->has, first) ||
+	       (r->from[first].unverified && r->from[first].handle != NULL);
 }
 
 void
 blocks_contribution(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h,
-	const uint8_t *payload, bool first)
+	const uint8_t *payload)
 {
-	unsigned format = sim_spec(&s->sc, job, f)->fixed.push_format;
-	float *value = blocks_of(f)->value[h->round & 1][h->worker];
+	unsigned format = sim_spec(&s->sc, job, f)->fixed.push_format, first, end;
 	uint32_t weight;
+	float *value;
 
-	if (!first && !takes_again(s, job, f, h))
+	if (!slots_of_frame(&s->sc.job[job], h, &first, &end) || end > f->slots)
 		return;
+	if (pbox_serial_diff(h->round, f->slot[first].arrived) <= 0 &&
+		!takes_again(s, job, f, h, first))
+		return;
+	value = blocks_of(f)->value[h->round & 1][first];
 	/* it takes the place of what the last round but one was made of, and no RESULT may have been asked for */
 	if (f->ready && pbox_serial_diff(h->round - 2, f->version) > 0)
 		sim_expected(&s->sc, job, s->job[job].life, f, h->round - 2, &weight);
@@ -180,6 +298,10 @@ blocks_says(const struct sim_fragment *f, unsigned format, const struct pbox_hdr
 void
 blocks_forget(struct sim_fragment *f)
 {
+	struct sim_blocks *b = f->blocks;
+
+	for (unsigned i = 0; b != NULL && i < 2; i++)
+		free(b->value[i]);
 	free(f->blocks);
 	f->blocks = NULL;
 }

@@ -8,17 +8,22 @@
 #include "sim.h"
 
 /*
- * Tables in formats of blocks (R13.6), a part of the law of rounds: what contributions say, by the residuals that processes must
+ * Tables in formats of blocks (R13.6, R13.8), a part of the law of rounds: what contributions say, by the residuals that processes must
  * have, and what the box's answer says.
  */
 
+/** Which tables are in such formats: with --blocks those that sum alone, and all do; with --replicas results of the others are;
+ * with --nodes pushes of all are, also in jobs with slots. */
+void blocks_scenario(struct sim_scenario *sc, uint64_t seed, const struct sim_limits *limits);
 bool blocks_are(const struct sim_scenario *sc, unsigned job, const struct sim_fragment *f);
+/** ... and so are its results, of the version itself? */
+bool blocks_answer(const struct sim_scenario *sc, unsigned job, const struct sim_fragment *f);
 /** A process sends a datagram of one frame: are these the codes that its gradient and residual make? */
 void blocks_sent(struct sim *s, const struct sim_worker *w, const uint8_t *frame, uint32_t bytes);
-/** An intact contribution reaches the box. @p first  of this round, since the box was started */
+/** An intact contribution reaches the box, before slots_contribution() hears of it. */
 void blocks_contribution(struct sim *s, unsigned job, struct sim_fragment *f,
-	const struct pbox_hdr *h, const uint8_t *payload, bool first);
-/** What the slot has brought to that round: the one that is summed, or the next one. */
+	const struct pbox_hdr *h, const uint8_t *payload);
+/** What the node that begins with the slot has brought to that round: the one that is summed, or the next one. */
 const float *blocks_value(const struct sim_fragment *f, unsigned slot, uint32_t round);
 /** The version that is made of this sum: it becomes the parameters, and the box keeps a residual. */
 void blocks_version(

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "law.h"
+#include "law_updates.h"
 
 /*
  * The law of tables in clocks. A version is one more push. The checker applies a push itself when the box says that it has:
@@ -90,7 +91,8 @@ past_param(const struct sim_fragment *f, struct clock *c, uint32_t version)
 static uint8_t *
 payload_of(const struct sim_fragment *f, struct clock *c, unsigned worker, unsigned i)
 {
-	return (uint8_t *)(c->memory + (size_t)(PAST + worker * ARRIVALS + i) * f->elements);
+	return (uint8_t *)(c->memory + (size_t)PAST * f->elements +
+			   (size_t)(worker * ARRIVALS + i) * (f->elements + 1));
 }
 
 static void
@@ -108,7 +110,9 @@ remember(const struct sim_fragment *f, struct clock *c)
 static struct clock *
 clock_of(struct sim *s, unsigned job, struct sim_fragment *f)
 {
-	size_t floats = (size_t)(PAST + workers_of(s, job) * ARRIVALS) * f->elements;
+	/* codes of few elements are longer than these */
+	size_t floats = (size_t)PAST * f->elements +
+			(size_t)workers_of(s, job) * ARRIVALS * (f->elements + 1);
 
 	sim_reference_begin(&s->sc, job, s->job[job].life, f);
 	if (f->clock != NULL)
@@ -117,6 +121,12 @@ clock_of(struct sim *s, unsigned job, struct sim_fragment *f)
 	PBOX_ASSERT(f->clock != NULL);
 	remember(f, f->clock);
 	return f->clock;
+}
+
+bool
+clock_was_away(const struct sim_fragment *f, unsigned worker)
+{
+	return f->clock != NULL && ((const struct clock *)f->clock)->away[worker];
 }
 
 static uint32_t
@@ -135,21 +145,6 @@ slowest(const struct sim *s, unsigned job, const struct clock *c)
 	return slowest_of(s, job, c->last);
 }
 
-/* θ + a u, rounded twice. */
-static void
-add_push(float *to, const uint8_t *push, unsigned format, uint16_t aux, bool zero, uint32_t n)
-{
-	uint32_t bits = (uint32_t)aux << 16;
-	float a;
-
-	memcpy(&a, &bits, sizeof(a));
-	for (uint32_t i = 0; i < n; i++) {
-		volatile float product = a * (zero ? 0.0f : sim_widen(push, format, i));
-
-		to[i] = to[i] + product;
-	}
-}
-
 /* What a process that has begun with the job sends as push s is what its program has pushed as that: also when it is sent again. */
 static void
 check_content(struct sim *s, unsigned job, const struct sim_fragment *f, const struct clock *c,
@@ -163,7 +158,8 @@ check_content(struct sim *s, unsigned job, const struct sim_fragment *f, const s
 	uint8_t push[SIM_MTU];
 	size_t at = 0;
 
-	if (c->away[h->worker] || s->sc.job[job].restarts > 0 || s->box->forging)
+	if (c->away[h->worker] || s->sc.job[job].restarts > 0 || s->box->forging ||
+		updates_are(&s->sc, job, f))
 		return;
 	for (unsigned i = 0; i < f->pieces; i++) {
 		const struct sim_piece *p = &f->piece[i];
@@ -188,7 +184,8 @@ clock_contribution(struct sim *s, unsigned job, struct sim_fragment *f, const st
 	struct clock *c;
 	unsigned at;
 
-	if (!intact || h->worker >= workers_of(s, job) || h->length > f->elements * sizeof(float))
+	if (!intact || h->worker >= workers_of(s, job) ||
+		h->length > (f->elements + 1) * sizeof(float))
 		return;
 	c = clock_of(s, job, f);
 	at = c->arrivals[h->worker]++ % ARRIVALS;
@@ -247,7 +244,7 @@ clock_apply(struct sim *s, unsigned job, struct sim_fragment *f, unsigned worker
 
 		if (a->clock != c->last[worker] + 1 || a->type != type || a->ts != ts)
 			continue;
-		add_push(f->param, payload_of(f, c, worker, i), format, a->aux, a->zero,
+		updates_add(f->param, payload_of(f, c, worker, i), format, a->aux, a->zero,
 			f->elements);
 		c->last[worker]++;
 		f->published = ++c->version;
@@ -345,6 +342,8 @@ clock_result(struct sim *s, unsigned job, struct sim_fragment *f, const struct p
 		sim_fail(s,
 			"job %u chunk %x frag %u: RESULT of version %u differs from the reference",
 			job, f->chunk, f->frag, h->round);
+	if (updates_are(&s->sc, job, f))
+		updates_shown(f, h->worker, h->round);
 	if (h->base != c->last[h->worker])
 		sim_fail(s, "RESULT says that %u pushes of worker %u are in it, and it is %u",
 			h->base, h->worker, c->last[h->worker]);
@@ -375,30 +374,68 @@ clock_overwritten(struct sim *s, unsigned job, struct sim_fragment *f, const str
 		job, f->chunk, f->frag, h->round);
 }
 
+/* What the worker adds of a push: of one in a format of blocks what it has sent, up to the push `sent`. False: nobody knows that. */
+static bool
+add_own(struct sim *s, const struct sim_worker *w, const struct sim_fragment *f,
+	const struct sim_push *k, const struct sim_piece *p, uint32_t sent, float *value)
+{
+	unsigned format = sim_spec(&s->sc, w->job, f)->fixed.push_format;
+	bool block = pbox_format_is_block(format);
+	struct sim_piece alone = *p;
+	float codes[SIM_MTU / 4];
+	uint8_t push[SIM_MTU];
+
+	alone.at = 0;
+	if (!block || pbox_serial_diff(k->round, sent) > 0)
+		sim_contribution(&s->sc, k, &alone, push);
+	else if (updates_value(s, w->job, f, w->id, k->round, p, codes))
+		memcpy(push, codes, p->elements * sizeof(*codes));
+	else
+		return false;
+	updates_add(value, push, block ? PBOX_FMT_FP32 : format, sim_factor(&s->sc, k), false,
+		p->elements);
+	return true;
+}
+
 /* Is it what that version was, with all later pushes of the worker up to that clock? */
 static bool
 is_version(struct sim *s, const struct sim_worker *w, struct sim_fragment *f, struct clock *c,
-	const struct sim_piece *p, uint32_t version, uint32_t own, const uint8_t *got)
+	const struct sim_piece *p, uint32_t version, uint32_t own, uint32_t sent,
+	const uint8_t *got)
 {
 	const struct pbox_declare *d = &sim_spec(&s->sc, w->job, f)->fixed;
 	struct sim_push k = {
 		.job = w->job, .life = s->job[w->job].life, .table = f->table, .slot = w->id};
-	uint8_t push[SIM_MTU], want[SIM_MTU];
+	uint8_t want[SIM_MTU];
 	float value[SIM_MTU];
-	struct sim_piece alone = *p;
 
-	alone.at = 0;
 	memcpy(value, past_param(f, c, version) + p->at, p->elements * sizeof(*value));
 	sim_narrow(want, d->pull_format, value, p->elements);
 	for (uint32_t i = c->past[version % PAST].last[w->id] + 1; i <= own; i++) {
 		k.round = i;
-		sim_contribution(&s->sc, &k, &alone, push);
 		for (uint32_t e = 0; e < p->elements; e++)
 			value[e] = sim_widen(want, d->pull_format, e);
-		add_push(value, push, d->push_format, sim_factor(&s->sc, &k), false, p->elements);
+		if (!add_own(s, w, f, &k, p, sent, value))
+			return false;
 		sim_narrow(want, d->pull_format, value, p->elements);
 	}
 	return memcmp(want, got, (size_t)p->elements * pbox_format_size(d->pull_format)) == 0;
+}
+
+/* What was sent when the box sent that version the worker has as it was sent; of later ones it may be so. */
+static bool
+is_some_version(struct sim *s, const struct sim_worker *w, struct sim_fragment *f, struct clock *c,
+	const struct sim_piece *p, uint32_t version, uint32_t own, const uint8_t *got)
+{
+	uint32_t sent = own;
+
+	if (updates_are(&s->sc, w->job, f))
+		sent = updates_known(f, w->id, version, c->past[version % PAST].last[w->id]);
+	do {
+		if (is_version(s, w, f, c, p, version, own, sent, got))
+			return true;
+	} while (pbox_serial_diff(own, sent++) > 0);
+	return false;
 }
 
 static unsigned
@@ -430,7 +467,7 @@ clock_completed(struct sim *s, const struct sim_worker *w, const struct sim_op *
 	else if (o->round < round)
 		most = c->delivered[w->id][piece].most;
 	for (uint32_t v = least; v <= most; v++) {
-		if (!is_version(s, w, f, c, p, v, o->round, got))
+		if (!is_some_version(s, w, f, c, p, v, o->round, got))
 			continue;
 		if (o->op.bounded && pbox_serial_diff(slowest_of(s, w->job, c->past[v % PAST].last),
 					     o->round - o->op.bound) < 0)

@@ -6,6 +6,7 @@
 
 #include "law.h"
 #include "law_blocks.h"
+#include "law_replica.h"
 
 /*
  * The law of rounds. A version is the sum of one contribution of each member, and the checker knows all of them: so it
@@ -72,7 +73,15 @@ rounds_result(struct sim *s, unsigned job, struct sim_fragment *f, const struct 
 	hold_result(s, job, f, v);
 	f->published = v;
 	want = sim_expected(&s->sc, job, j->life, f, v, &weight);
-	if (blocks_are(&s->sc, job, f)) {
+	if (replica_is(&s->sc, job, f)) {
+		if (!replica_says(f, sim_spec(&s->sc, job, f)->fixed.pull_format, v, &out->hdr,
+			    out->payload, want))
+			sim_fail(s,
+				"job %u chunk %x frag %u: RESULT of round %u is not the reference's difference, nor its replica",
+				job, f->chunk, f->frag, v);
+		return;
+	}
+	if (blocks_answer(&s->sc, job, f)) {
 		if (!blocks_says(f, sim_spec(&s->sc, job, f)->fixed.pull_format, &out->hdr,
 			    out->payload, want))
 			sim_fail(s,
@@ -100,9 +109,8 @@ static void
 rounds_contribution(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h,
 	const uint8_t *payload, bool intact)
 {
-	if (blocks_are(&s->sc, job, f) && intact && h->worker < f->slots)
-		blocks_contribution(s, job, f, h, payload,
-			pbox_serial_diff(h->round, f->slot[h->worker].arrived) > 0);
+	if (blocks_are(&s->sc, job, f) && intact)
+		blocks_contribution(s, job, f, h, payload);
 	slots_contribution(s, job, f, h, payload, intact);
 }
 

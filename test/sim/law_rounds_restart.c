@@ -7,6 +7,7 @@
 
 #include "law.h"
 #include "law_blocks.h"
+#include "law_replica.h"
 
 /*
  * Rounds and a restart of the box: the checker knows from the frames that reach the box what each fragment must be
@@ -37,6 +38,8 @@ rounds_keep(struct sim *s, unsigned job, struct sim_fragment *f)
 	f->snapshot.param = copy(f->snapshot.param, f->param, f->elements);
 	f->snapshot.s0 = copy(f->snapshot.s0, f->s0, f->elements);
 	f->snapshot.s1 = copy(f->snapshot.s1, f->s1, f->elements);
+	if (replica_is(&s->sc, job, f))
+		replica_keep(f);
 }
 
 /* Another run of the job begins: nobody holds anything. */
@@ -68,7 +71,11 @@ rounds_load(struct sim *s, unsigned job, struct sim_fragment *f, struct pbox_tab
 		memcpy(c->s0 + first, f->snapshot.s0, f->elements * sizeof(float));
 	if (c->s1 != NULL)
 		memcpy(c->s1 + first, f->snapshot.s1, f->elements * sizeof(float));
-	if (pbox_format_is_block(t->pull_format)) {
+	if (c->replica != NULL) {
+		replica_load(f, c->replica + first);
+		wire = (uint8_t *)(c->replica + first);
+		fragment->plain = PBOX_PLAIN_NEXT;
+	} else if (pbox_format_is_block(t->pull_format)) {
 		wire = (uint8_t *)(c->param + first);
 		fragment->plain = 1;
 	} else if (c->wire != NULL)
@@ -147,8 +154,8 @@ from_snapshot(struct sim *s, unsigned job, struct sim_fragment *f)
 	copy(f->s0, f->snapshot.s0, f->elements);
 	copy(f->s1, f->snapshot.s1, f->elements);
 	f->weight[v & 1] = f->snapshot.weight;
-	sim_narrow(f->answer[v & 1], sim_spec(&s->sc, job, f)->fixed.pull_format, f->param,
-		f->elements);
+	sim_narrow(f->answer[v & 1], sim_spec(&s->sc, job, f)->fixed.pull_format,
+		replica_is(&s->sc, job, f) ? replica_from_snapshot(f) : f->param, f->elements);
 }
 
 /* From what a worker gave: parameters as the pull format has them, and the state of a snapshot. */
@@ -165,9 +172,11 @@ rounds_from_worker(struct sim *s, unsigned job, struct sim_fragment *f, uint32_t
 	memcpy(f->answer[v & 1], f->given, bytes);
 	for (uint32_t i = 0; i < f->elements; i++)
 		f->param[i] = sim_widen(f->given, format, i);
+	if (replica_is(&s->sc, job, f))
+		replica_begins(f);
 	memset(f->s0, 0, f->elements * sizeof(float));
 	memset(f->s1, 0, f->elements * sizeof(float));
-	if (f->used_snapshot && !blocks_are(&s->sc, job, f)) {
+	if (f->used_snapshot && !blocks_answer(&s->sc, job, f)) {
 		copy(f->s0, f->snapshot.s0, f->elements);
 		copy(f->s1, f->snapshot.s1, f->elements);
 	}
@@ -215,7 +224,7 @@ restored(struct sim *s, unsigned job, struct sim_fragment *f, uint32_t base, boo
 	} else {
 		if (mode1 || have)
 			sim_fail(s, "version %u is restored without its payload", v);
-		if (blocks_are(&s->sc, job, f))
+		if (blocks_answer(&s->sc, job, f))
 			memset(f->s0, 0, f->elements * sizeof(float));
 		f->no_result = true; /* all have pushed it, and nobody has pulled it */
 		f->version = v;

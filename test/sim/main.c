@@ -10,6 +10,7 @@
 
 #include <sodium.h>
 
+#include "racks.h"
 #include "shrink.h"
 
 #define MILLION UINT64_C(1000000)
@@ -33,9 +34,14 @@ static const char help[] =
 	"  --recordings        somebody sends copies of old frames, and workers change their addresses\n"
 	"  --fleets            jobs are at several boxes\n"
 	"  --moves             ... and their chunks move from box to box\n"
+	"  --deciders          ... and the box that decides dies, or is cut off\n"
 	"  --clocks            ... or they have tables in clocks\n"
 	"  --blocks            tables that sum alone are in formats of blocks\n"
+	"  --nodes             pushes to tables in rounds are in formats of blocks, also in jobs with slots\n"
+	"  --replicas          results of tables with an optimiser are differences in formats of blocks\n"
+	"  --updates           pushes to tables in clocks are in formats of blocks\n"
 	"  --hold              rounds of tables with an optimiser have two phases\n"
+	"  --racks             boxes of racks, an upper box, and their workers (never shrunk)\n"
 	"  --caught            the planted bug must make a seed fail; that seed must pass without it, and\n"
 	"                      shrink to a short trace (--effort 0: it is not shrunk)\n"
 	"  --shrink N          make seed N, if it fails, small enough to be read; done of itself with\n"
@@ -55,7 +61,7 @@ struct options {
 	uint64_t first, end;
 	const char *regressions;
 	struct sim_limits limits;
-	bool verbose, keep_going, twice, alone, stats, caught, shrink;
+	bool verbose, keep_going, twice, alone, stats, caught, shrink, racks;
 	uint64_t effort;
 	const char *replay;
 };
@@ -272,9 +278,14 @@ parse(int argc, char **argv, struct options *o)
 		{"recordings", no_argument, NULL, 'C'},
 		{"fleets", no_argument, NULL, 'F'},
 		{"moves", no_argument, NULL, 'M'},
+		{"deciders", no_argument, NULL, 'E'},
 		{"clocks", no_argument, NULL, 'D'},
 		{"blocks", no_argument, NULL, 'B'},
+		{"nodes", no_argument, NULL, 'O'},
+		{"replicas", no_argument, NULL, 'L'},
+		{"updates", no_argument, NULL, 'V'},
 		{"hold", no_argument, NULL, 'H'},
+		{"racks", no_argument, NULL, 'U'},
 		{"crashes-shrink", no_argument, NULL, 'K'},
 		{"shrink", required_argument, NULL, 'm'},
 		{"effort", required_argument, NULL, 'T'},
@@ -330,14 +341,29 @@ parse(int argc, char **argv, struct options *o)
 		case 'M':
 			o->limits.fleets = o->limits.moves = true;
 			break;
+		case 'E':
+			o->limits.fleets = o->limits.moves = o->limits.deciders = true;
+			break;
 		case 'D':
 			o->limits.fleets = o->limits.clocks = true;
 			break;
 		case 'B':
 			o->limits.blocks = true;
 			break;
+		case 'O':
+			o->limits.nodes = true;
+			break;
+		case 'L':
+			o->limits.replicas = true;
+			break;
+		case 'V':
+			o->limits.updates = true;
+			break;
 		case 'H':
 			o->limits.hold = true;
+			break;
+		case 'U':
+			o->racks = true;
 			break;
 		case 'F':
 			o->limits.fleets = true;
@@ -425,6 +451,15 @@ main(int argc, char **argv)
 		return 2;
 	if (sodium_init() < 0)
 		return 2;
+	if (o.racks)
+		return racks_main(&(struct racks_options){.first = o.first,
+			.end = o.end,
+			.regressions = o.regressions,
+			.loss = o.limits.loss,
+			.verbose = o.verbose,
+			.keep_going = o.keep_going,
+			.twice = o.twice,
+			.caught = o.caught});
 	if (o.replay != NULL)
 		return replay(&o);
 	if (o.shrink)

@@ -19,7 +19,8 @@
 #define TRIES    20
 #define FAILOVER (SIM_COMMANDS + 0) /* commands that the death of a box needs */
 #define TAKE_IN  (SIM_COMMANDS + 1)
-#define PATIENT  50 /* of these, before the dead box is started after all */
+#define LOOK     (SIM_COMMANDS + 2) /* of a person, after the first of them */
+#define PATIENT  50                 /* of these, before the dead box is started after all */
 
 /* Of a fragment; that of a chunk's first one has its homes. */
 struct sim_moves {
@@ -27,7 +28,7 @@ struct sim_moves {
 		uint16_t epoch;
 		uint8_t box;
 		bool gone_by;  /* its fragments went on by it */
-		unsigned then; /* how often the first box had crashed */
+		unsigned then; /* forgotten() */
 	} home[HOMES];
 	unsigned homes;
 	uint32_t made[SIM_BOXES]; /* latest version that the box had when it was the owner */
@@ -60,7 +61,8 @@ sim_moves_run(struct sim *s, unsigned job)
 	struct sim_job *j = &s->job[job];
 	uint64_t run = sim_part(s, job)->run;
 
-	if (!sim_is_fleet(&s->sc, &s->sc.job[job]) || s->box->number != 0 || run == j->mapped_run)
+	if (!sim_is_fleet(&s->sc, &s->sc.job[job]) || s->box->number != j->decider ||
+		run == j->mapped_run)
 		return;
 	for (uint32_t i = 0; i < j->n_fragments; i++) {
 		struct sim_fragment *f = &j->fragment[i];
@@ -91,6 +93,13 @@ sim_moves_plan(struct sim *s)
 		if (sim_fault(s, &k, SIM_FAULT_MOVE, true))
 			sim_at(s, s->now + k.value[0], SIM_COMMAND, 0, i, NULL);
 	}
+}
+
+void
+sim_moves_goes(struct sim *s)
+{
+	sim_at(s, s->now + s->sc.told_ns + SEC, SIM_COMMAND, 0, LOOK, NULL);
+	sim_at(s, s->now + s->sc.told_ns, SIM_COMMAND, 0, FAILOVER, NULL);
 }
 
 static const struct pbox_job *
@@ -166,20 +175,53 @@ give(struct sim *s, unsigned command, const struct pbox_job *k)
 		ret = s->code->registrar_scale(s->box->registrar, k->id, all, s->now, &err);
 	if (ret < 0)
 		sim_note(s, "job %s: %s", k->name, err.text);
+	/* the one that has taken the place has died before anybody heard of that: this box names the first one */
+	if (command == FAILOVER && ret == -EINVAL && s->sc.first == SIM_FIRST_TWO)
+		ret = s->code->registrar_failover(
+			s->box->registrar, k->id, 0, true, s->now, &stateless, &err);
 	return ret;
+}
+
+/* A crash of a box that is none of the scenario's list (fleet.h). */
+static void
+crash_at(struct sim *s, unsigned box, uint64_t at, unsigned crash)
+{
+	sim_at_box(s, box, &(struct sim_event){.at = at, .kind = SIM_CRASH, .worker = crash});
 }
 
 /* It is started, and a little before or after that its jobs take it in by a command. */
 static void
 comes_back(struct sim *s)
 {
-	struct sim_box *first = s->box;
 	uint64_t back = s->sc.back_ns > 0 ? s->sc.back_ns : 10 * MS;
 
 	sim_at(s, s->now + back / 2 + sim_below(s, back), SIM_COMMAND, 0, TAKE_IN, NULL);
-	s->box = &s->boxes[s->sc.dead_box];
-	sim_at(s, s->now + back, SIM_CRASH, 0, SIM_REVIVE, NULL);
-	s->box = first;
+	if (s->sc.first == SIM_FIRST_CUT)
+		s->sc.net.hole[s->sc.net.holes - 1].to = s->now + back;
+	for (unsigned b = s->sc.first == SIM_FIRST_STAYS ? s->sc.dead_box : 0;
+		s->sc.first != SIM_FIRST_CUT && b <= s->sc.dead_box; b++)
+		crash_at(s, b, s->now + back, SIM_REVIVE);
+}
+
+/* The first box was started before it was taken in, or not at all: somebody may have joined it in between, and what it has is not of the run that
+ * goes on. `why` says that it is to be started again (R16.12). */
+static void
+once_more(struct sim *s)
+{
+	uint64_t later = sim_below(s, 300 * MS);
+
+	for (unsigned b = 0; b <= s->sc.dead_box; b++)
+		crash_at(s, b, s->now + later, SIM_REVIVE);
+}
+
+/* The one that decides now dies, too. */
+static void
+second_goes(struct sim *s)
+{
+	uint64_t later = sim_below(s, sim_below(s, 2) == 0 ? 2 * SEC : 100 * MS);
+
+	s->sc.dead_box = 1;
+	crash_at(s, 1, s->now + later, SIM_DEATH);
 }
 
 /* Or begins. Who has left does not join a box that is taken in, and then those who have not wait for it. */
@@ -198,20 +240,57 @@ is_ending(const struct sim *s, unsigned job)
 	return false;
 }
 
+/* The box that is given a command for the job: the one that decides, or takes its place. */
+static struct sim_box *
+asked(struct sim *s, unsigned job, unsigned command)
+{
+	if (command == FAILOVER && s->sc.first != SIM_FIRST_STAYS)
+		return &s->boxes[s->sc.dead_box + 1];
+	return &s->boxes[s->job[job].decider];
+}
+
+/* A box that has taken the place may have been started again before any worker had heard of it: then nobody knows that, and the command is given
+ * once more. */
+static void
+look(struct sim *s, unsigned tries)
+{
+	struct sim_box *given = s->box;
+
+	for (unsigned j = 0; j < s->sc.jobs; j++) {
+		const struct pbox_job *k = NULL;
+
+		s->box = &s->boxes[s->job[j].decider];
+		if (s->job[j].decider != 0 && s->box->up && !s->job[j].over)
+			k = find_job(s, j);
+		if (k != NULL && k->decider != s->box->number)
+			give(s, FAILOVER, k);
+	}
+	s->box = given;
+	if (tries < PATIENT && s->box->unfinished > 0)
+		sim_at(s, s->now + SEC, SIM_COMMAND, 0, LOOK, (void *)(uintptr_t)(tries + 1));
+}
+
 /* Until all jobs have it. A job that cannot go on without the box needs it back. */
 static void
 of_death(struct sim *s, unsigned command, unsigned tries)
 {
-	bool good = s->box->up, alone = true;
+	struct sim_box *given = s->box;
+	bool any = s->sc.first != SIM_FIRST_STAYS || s->box->up, good = any, alone = true;
 
-	for (unsigned j = 0; s->box->up && j < s->sc.jobs; j++) {
-		const struct pbox_job *k = find_job(s, j);
-		int ret;
+	for (unsigned j = 0; any && j < s->sc.jobs; j++) {
+		const struct pbox_job *k;
+		int ret = -EAGAIN;
 
 		if (!sim_is_fleet(&s->sc, &s->sc.job[j]) || s->job[j].over ||
 			(command == TAKE_IN && is_ending(s, j)))
 			continue;
-		ret = k != NULL ? give(s, command, k) : -EAGAIN;
+		s->box = asked(s, j, command);
+		k = s->box->up ? find_job(s, j) : NULL;
+		if (k != NULL)
+			ret = give(s, command, k);
+		if (ret >= 0 && command == FAILOVER && s->sc.first != SIM_FIRST_STAYS)
+			s->job[j].decider = s->box->number;
+		s->box = given;
 		good &= ret != -EAGAIN;
 		alone &= ret >= 0;
 		if (ret < 0)
@@ -224,6 +303,11 @@ of_death(struct sim *s, unsigned command, unsigned tries)
 	}
 	if (!good && tries < PATIENT && s->box->unfinished > 0)
 		sim_at(s, s->now + AGAIN, SIM_COMMAND, 0, command, (void *)(uintptr_t)(tries + 1));
+	else if (command == FAILOVER && s->sc.first == SIM_FIRST_TWO && s->sc.dead_box == 0 &&
+		 good && alone)
+		second_goes(s);
+	else if (command == TAKE_IN && s->sc.first != SIM_FIRST_STAYS)
+		once_more(s);
 	else if (command == FAILOVER && (s->sc.back_ns > 0 || !alone))
 		comes_back(s);
 	else if (command == FAILOVER && s->box->unfinished > 0)
@@ -234,26 +318,45 @@ of_death(struct sim *s, unsigned command, unsigned tries)
 void
 sim_moves_command(struct sim *s, unsigned command, unsigned tries)
 {
+	struct sim_box *given = s->box;
 	bool good = s->box->up;
 
+	if (command == LOOK) {
+		look(s, tries);
+		return;
+	}
 	if (command >= SIM_COMMANDS) {
 		of_death(s, command, tries);
 		return;
 	}
-	for (unsigned j = 0; s->box->up && j < s->sc.jobs; j++) {
-		const struct pbox_job *k = find_job(s, j);
+	for (unsigned j = 0; j < s->sc.jobs; j++) {
+		const struct pbox_job *k;
 
-		if (!sim_is_fleet(&s->sc, &s->sc.job[j]) || s->job[j].over)
+		s->box = asked(s, j, command);
+		if (!s->box->up || !sim_is_fleet(&s->sc, &s->sc.job[j]) || s->job[j].over)
 			continue;
+		k = find_job(s, j);
 		for (unsigned t = 0; t < s->sc.job[j].tables; t++)
 			good &= k != NULL && s->job[j].first_number[t] != NULL &&
 				move_table(s, command, j, t, k);
 	}
+	s->box = given;
 	if (!good && tries < TRIES && s->box->unfinished > 0)
 		sim_at(s, s->now + AGAIN, SIM_COMMAND, 0, command, (void *)(uintptr_t)(tries + 1));
 }
 
 /* ---- owners --------------------------------------------------------------------------------------- */
+
+/* How often those that decide have forgotten which maps they have made. */
+static unsigned
+forgotten(const struct sim *s)
+{
+	unsigned n = s->boxes[0].generation;
+
+	for (unsigned b = 1; s->sc.first != SIM_FIRST_STAYS && b <= s->sc.dead_box + 1; b++)
+		n += s->boxes[b].generation;
+	return n;
+}
 
 /* One in each epoch. */
 static void
@@ -269,9 +372,9 @@ note_home(struct sim *s, struct sim_fragment *f, const struct pbox_home *h)
 		 * comes once more (R16.11). Operators do not give so many commands while nobody goes by any.
 		 */
 		if (m->home[i].box != h->box && !m->home[i].gone_by &&
-			m->home[i].then != s->boxes[0].generation) {
+			m->home[i].then != forgotten(s)) {
 			m->home[i].box = h->box;
-			m->home[i].then = s->boxes[0].generation;
+			m->home[i].then = forgotten(s);
 			return;
 		}
 		if (m->home[i].box != h->box)
@@ -290,7 +393,7 @@ note_home(struct sim *s, struct sim_fragment *f, const struct pbox_home *h)
 	}
 	m->home[m->homes].epoch = h->epoch;
 	m->home[m->homes].gone_by = false;
-	m->home[m->homes].then = s->boxes[0].generation;
+	m->home[m->homes].then = forgotten(s);
 	m->home[m->homes++].box = h->box;
 }
 
@@ -404,7 +507,7 @@ must_report(const struct sim *s, unsigned job, unsigned worker)
 static void
 goes_without(struct sim *s, unsigned job, struct sim_fragment *f, uint32_t base)
 {
-	if (!rounds_has_more(s, job, f) || (!sim_was_restarted(s, job) && s->sc.dead_box == 0))
+	if (!rounds_has_more(s, job, f) || (!sim_was_restarted(s, job) && !sim_box_dies(&s->sc)))
 		sim_fail(s, "job %u chunk %x frag %u goes on at box %u without what its owner had",
 			job, f->chunk, f->frag, s->box->number);
 	else if (f->given == NULL || f->given_version != base)

@@ -179,6 +179,16 @@ sim_submit_table(struct sim *s, struct sim_worker *w, unsigned table, enum pbox_
 	submit(s, w, table, kind, round, tensor, n, true);
 }
 
+/* Of a table whose results are differences, one that nobody pulls: the next result is of two rounds at once. */
+static bool
+is_pushed_alone(const struct sim *s, unsigned job, const struct sim_table_spec *t, uint32_t round)
+{
+	const struct sim_job_spec *j = &s->sc.job[job];
+
+	return t->fixed.mode == PBOX_MODE_OPTIMISER && pbox_format_is_block(t->fixed.pull_format) &&
+	       j->push_percent > 0 && round % 3 == 1 && round < j->rounds;
+}
+
 /*
  * The tensors of a table in some order and in some groups, the same at all workers: a window is released by others'
  * contributions to the same fragments. Where one may come back in the middle of a round, its first one is of two rounds
@@ -227,7 +237,8 @@ sim_submit_round(struct sim *s, struct sim_worker *w, unsigned table, uint32_t r
 		if (held) {
 			submit(s, w, table, PBOX_CLIENT_PUSH, round, tensor + at, group, false);
 			pushes++;
-		} else if (sim_is_clock(t) && round % (s->sc.job[w->job].pulls_each + 1) != 0) {
+		} else if ((sim_is_clock(t) && round % (s->sc.job[w->job].pulls_each + 1) != 0) ||
+			   is_pushed_alone(s, w->job, t, round)) {
 			submit(s, w, table, PBOX_CLIENT_PUSH, round, tensor + at, group, true);
 		} else if (pbox_random_below(&r, 100) < s->sc.job[w->job].push_percent) {
 			w->open[parity][table] += sim_is_clock(t);

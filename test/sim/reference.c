@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "law_blocks.h"
+#include "law_replica.h"
 #include "operations.h"
 #include "sim.h"
 
@@ -289,6 +290,11 @@ node(struct summed *m, struct sim_push k, unsigned width, float *out)
 
 	if (width == 1 || (brought && j->plain)) /* the sum of one slot and of others' +0.0 */
 		return leaf(m, &k, out);
+	if (brought && m->blocks != NULL) {
+		m->samples += sim_node_weight(m->sc, k, width);
+		memcpy(out, blocks_value(m->blocks, k.slot, k.round), m->elements * sizeof(*out));
+		return true;
+	}
 	left = node(m, k, width / 2, out);
 	k.slot += width / 2;
 	right = k.slot < sim_slots(j) && node(m, k, width / 2, other);
@@ -547,13 +553,14 @@ advance(const struct sim_scenario *sc, unsigned job, unsigned life, struct sim_f
 		if (clip > 0.0f && fabsf(g[i]) > clip)
 			g[i] = copysignf(clip, g[i]);
 	}
-	if (blocks_are(sc, job, f))
+	if (blocks_answer(sc, job, f))
 		blocks_version(sc, job, f, g);
 	else if (d->mode == PBOX_MODE_ALLREDUCE)
 		memcpy(f->param, g, f->elements * sizeof(float));
 	else
 		optimise(sc, job, f, v, g, round);
-	sim_narrow(f->answer[fragment], d->pull_format, f->param, f->elements);
+	sim_narrow(f->answer[fragment], d->pull_format,
+		replica_is(sc, job, f) ? replica_version(sc, job, f) : f->param, f->elements);
 	f->weight[fragment] = (uint32_t)samples;
 	f->contributors[fragment] = n;
 	f->version = round;
@@ -594,6 +601,8 @@ sim_reference_begin(
 		for (unsigned i = 0; i < f->pieces; i++)
 			sim_initial(
 				sc, job, life, f->table, &f->piece[i], f->param + f->piece[i].at);
+	if (replica_is(sc, job, f))
+		replica_begins(f);
 	sim_narrow(f->answer[fragment], sim_spec(sc, job, f)->fixed.pull_format, f->param,
 		f->elements);
 }

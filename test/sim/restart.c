@@ -27,7 +27,7 @@ sim_restart_plan(struct sim *s)
 		if (sim_fault(s, &k, SIM_FAULT_CRASH, true))
 			sim_at(s, s->now + k.value[0], SIM_CRASH, 0, i, NULL);
 	}
-	if (s->sc.dead_box != 0 && s->sc.dead_box == box) {
+	if (sim_box_dies(&s->sc) && s->sc.dead_box == box) {
 		struct sim_fault k = {.job = box, .nth = SIM_DEATH, .value = {s->sc.dies_ns}};
 
 		if (sim_fault(s, &k, SIM_FAULT_CRASH, true))
@@ -41,11 +41,47 @@ sim_restart_plan(struct sim *s)
 	}
 }
 
+/* Do all workers of all jobs of the list train, or have they done so? A job that has not begun begins again at the first box. */
+static bool
+all_train(const struct sim *s)
+{
+	for (unsigned j = 0; j < s->sc.jobs; j++)
+		for (unsigned w = 0; w < s->sc.job[j].workers; w++)
+			if (sim_is_fleet(&s->sc, &s->sc.job[j]) && !s->job[j].over &&
+				s->job[j].worker[w]->state < SIM_WORK)
+				return false;
+	return true;
+}
+
+/* The first box dies, or is cut off from now on; true: not yet. */
+static bool
+first_goes(struct sim *s)
+{
+	struct sim_network_spec *n = &s->sc.net;
+
+	if (s->sc.first == SIM_FIRST_STAYS)
+		return false;
+	if (!all_train(s)) {
+		sim_at(s, s->now + 10 * MS, SIM_CRASH, 0, SIM_DEATH, NULL);
+		return true;
+	}
+	sim_moves_goes(s);
+	if (s->sc.first != SIM_FIRST_CUT)
+		return false;
+	sim_note(s, "box 0 is cut off");
+	n->hole[n->holes].boxes = 1;
+	n->hole[n->holes].from = s->now;
+	n->hole[n->holes++].to = UINT64_MAX; /* until it comes back (moves.c) */
+	return true;
+}
+
 void
 sim_restart_crash(struct sim *s, unsigned crash)
 {
 	struct sim_box *b = s->box;
 
+	if (crash == SIM_DEATH && first_goes(s))
+		return;
 	if (crash == SIM_REVIVE && !b->up) {
 		sim_restart_start(s);
 		return;

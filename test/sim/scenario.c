@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "law.h"
+#include "law_blocks.h"
+#include "law_updates.h"
 
 #define SIM_SLOTS   4096
 #define SIM_SUMMED  800000 /* elements of all slots in all rounds, */
@@ -216,7 +218,7 @@ sim_is_at(const struct sim_scenario *sc, const struct sim_job_spec *j, unsigned 
 bool
 sim_job_crashes(const struct sim_scenario *sc, const struct sim_job_spec *j)
 {
-	if (sc->dead_box != 0 && sim_is_fleet(sc, j))
+	if (sim_box_dies(sc) && sim_is_fleet(sc, j))
 		return true;
 	for (unsigned b = 0; b < sc->boxes; b++)
 		if (sim_is_at(sc, j, b) && sim_crashes(sc, b))
@@ -532,27 +534,6 @@ make_lanes(struct sim_scenario *sc, uint64_t seed)
 		sc->lanes = (unsigned)range(&r, 2, SIM_LANES);
 }
 
-/* What sums alone at one box is in a format of blocks, where nobody is given up. */
-static void
-make_blocks(struct sim_scenario *sc, uint64_t seed)
-{
-	for (unsigned i = 0; i < sc->jobs; i++) {
-		struct sim_job_spec *j = &sc->job[i];
-
-		for (unsigned t = 0; j->slots == 0 && !j->shrink && t < j->tables; t++) {
-			struct pbox_declare *d = &j->table[t].fixed;
-
-			if (j->table[t].law != &sim_law_rounds)
-				continue;
-			d->mode = PBOX_MODE_ALLREDUCE;
-			d->optimiser = PBOX_OPT_NONE;
-			d->push_format = d->pull_format = sim_mix(seed, i * SIM_TABLES + t) % 2 == 0
-								  ? PBOX_FMT_INT8
-								  : PBOX_FMT_MXFP4;
-		}
-	}
-}
-
 void
 sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limits *limits)
 {
@@ -594,8 +575,8 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 		units += sim_scenario_plans(sc, seed);
 	if (limits->recordings)
 		make_recordings(sc, seed);
-	if (limits->blocks)
-		make_blocks(sc, seed);
+	blocks_scenario(sc, seed, limits);
+	updates_scenario(sc, seed, limits);
 	sim_scenario_hold(sc, seed, limits);
 	/* what all jobs need at least, up to generous windows; half of it may be kept for jobs that are not there */
 	sc->hold = units * (uint32_t)(1 + pbox_random_below(&r, one_in(&r, 2) ? 3 : 40));
@@ -614,7 +595,7 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 	if (limits->fleets)
 		sim_scenario_fleets(sc, seed, limits->clocks);
 	if (limits->moves)
-		sim_scenario_moves(sc, seed);
+		sim_scenario_moves(sc, seed, limits->deciders);
 }
 
 static void
@@ -690,9 +671,13 @@ sim_scenario_print(const struct sim_scenario *sc)
 		printf("  chunks move after %llu ms: command %u, %u, box %u\n",
 			(unsigned long long)(sc->command[i].at / MS), sc->command[i].what,
 			sc->command[i].x, sc->command[i].box);
-	if (sc->dead_box != 0)
-		printf("  box %u dies after %llu ms, its jobs go on without it %llu ms later, and it comes back %llu ms after that (0: never)\n",
-			sc->dead_box, (unsigned long long)(sc->dies_ns / MS),
+	if (sim_box_dies(sc))
+		printf("  box %u %s after %llu ms, its jobs go on without it %llu ms later, and it comes back %llu ms after that (0: never)\n",
+			sc->dead_box,
+			sc->first == SIM_FIRST_CUT   ? "is cut off"
+			: sc->first == SIM_FIRST_TWO ? "and then the next one dies"
+						     : "dies",
+			(unsigned long long)(sc->dies_ns / MS),
 			(unsigned long long)(sc->told_ns / MS),
 			(unsigned long long)(sc->back_ns / MS));
 	for (unsigned i = 0; i < sc->jobs; i++)

@@ -114,6 +114,27 @@ moving_job(struct pbox_random *r, struct sim_job_spec *j)
 	j->compute_ns = range(r, 1, one_in(r, 3) ? 60 : 20) * MS;
 }
 
+/* Its jobs train longer than without, and none of it is lost but what an optimiser had. */
+static void
+outlives(struct pbox_random *r, struct sim_scenario *sc)
+{
+	for (unsigned i = 0; i < sc->jobs; i++) {
+		struct sim_job_spec *j = &sc->job[i];
+
+		if (!sim_is_fleet(sc, j))
+			continue;
+		for (unsigned t = 0; t < j->tables;
+			t++) { /* others lose what their optimiser had */
+			if (one_in(r, 2))
+				continue;
+			j->table[t].fixed.pull_format = PBOX_FMT_FP32;
+			if (j->table[t].fixed.mode == PBOX_MODE_OPTIMISER)
+				j->table[t].fixed.optimiser = PBOX_OPT_SGD;
+		}
+		job_survives(j);
+	}
+}
+
 /* A box of some fleets dies for longer than anybody waits (R16.12). From a generator of its own. */
 static void
 box_dies(struct sim_scenario *sc, uint64_t seed)
@@ -127,21 +148,33 @@ box_dies(struct sim_scenario *sc, uint64_t seed)
 	sc->dies_ns = range(&r, 1, one_in(&r, 2) ? 60 : 600) * MS;
 	sc->told_ns = range(&r, 0, one_in(&r, 3) ? 3000 : 200) * MS;
 	sc->back_ns = one_in(&r, 2) ? 0 : range(&r, 1, 500) * MS;
-	for (unsigned i = 0; i < sc->jobs; i++) {
-		struct sim_job_spec *j = &sc->job[i];
+	outlives(&r, sc);
+}
 
-		if (!sim_is_fleet(sc, j))
-			continue;
-		for (unsigned t = 0; t < j->tables;
-			t++) { /* others lose what their optimiser had */
-			if (one_in(&r, 2))
-				continue;
-			j->table[t].fixed.pull_format = PBOX_FMT_FP32;
-			if (j->table[t].fixed.mode == PBOX_MODE_OPTIMISER)
-				j->table[t].fixed.optimiser = PBOX_OPT_SGD;
-		}
-		job_survives(j);
-	}
+/*
+ * The first box dies, or is cut off from all workers, and another one takes its place (R16.17). A job all of whose workers are
+ * started again has nobody left who knows of that.
+ */
+static void
+decider_dies(struct sim_scenario *sc, uint64_t seed)
+{
+	struct sim_network_spec *n = &sc->net;
+	unsigned most = (unsigned)(sizeof(n->hole) / sizeof(n->hole[0])) - 1;
+	struct pbox_random r;
+
+	pbox_random_seed(&r, seed ^ UINT64_C(0xDEC1DE));
+	sc->dead_box = 0;
+	sc->first = one_in(&r, 3) ? SIM_FIRST_CUT : SIM_FIRST_DIES;
+	if (sc->fleet > 2 && one_in(&r, 3))
+		sc->first = SIM_FIRST_TWO;
+	sc->dies_ns = range(&r, 20, one_in(&r, 2) ? 100 : 600) * MS;
+	sc->told_ns = range(&r, 0, one_in(&r, 3) ? 3000 : 200) * MS;
+	sc->back_ns = one_in(&r, 3) ? 0 : range(&r, 1, one_in(&r, 2) ? 3000 : 300) * MS;
+	n->holes = n->holes > most ? most : n->holes; /* one is of its own */
+	for (unsigned i = 0; i < sc->jobs; i++)
+		if (sc->job[i].workers < 2)
+			sc->job[i].restarts = 0;
+	outlives(&r, sc);
 }
 
 /* Half of the scenarios: optimisers with state, and results that are less precise than parameters. All of that moves (R16.13). Boxes are
@@ -182,7 +215,7 @@ moves_states(struct sim_scenario *sc, uint64_t seed)
 }
 
 void
-sim_scenario_moves(struct sim_scenario *sc, uint64_t seed)
+sim_scenario_moves(struct sim_scenario *sc, uint64_t seed, bool deciders)
 {
 	struct pbox_random r;
 	uint64_t at;
@@ -202,7 +235,10 @@ sim_scenario_moves(struct sim_scenario *sc, uint64_t seed)
 		at += range(&r, 0, one_in(&r, 2) ? 5 : 300) * MS;
 	}
 	moves_states(sc, seed);
-	box_dies(sc, seed);
+	if (deciders)
+		decider_dies(sc, seed);
+	else
+		box_dies(sc, seed);
 }
 
 #define CRASHES_OFTEN 3

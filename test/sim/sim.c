@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "law_blocks.h"
+#include "law_replica.h"
+#include "law_updates.h"
 #include "law.h"
 
 #define TICK     (50 * MS)
@@ -139,6 +141,8 @@ sim_forget_map(struct sim_job *j)
 {
 	for (uint32_t i = 0; i < j->n_fragments; i++) {
 		blocks_forget(&j->fragment[i]);
+		replica_free(&j->fragment[i]);
+		updates_free(&j->fragment[i]);
 		sim_reference_forget(&j->fragment[i]);
 		sim_moves_forget(&j->fragment[i]);
 		free(j->fragment[i].piece);

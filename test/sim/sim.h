@@ -178,7 +178,7 @@ struct sim_scenario {
 		unsigned box;
 	} command[SIM_COMMANDS];
 	/* a box of the fleet dies, and its jobs go on without it by a command; later it is started again, or stays dead */
-	unsigned dead_box;                  /* 0: none */
+	unsigned dead_box, first;           /* 0: none, or the first one by enum sim_first */
 	uint64_t dies_ns, told_ns, back_ns; /* back_ns: after that command; 0: never */
 	struct sim_network_spec net;
 	struct sim_job_spec job[SIM_JOBS];
@@ -189,8 +189,8 @@ struct sim_limits {
 	double loss;                           /* below 0: what the seed says */
 	bool crashes_shrink;                   /* policy shrink where a box crashes, too */
 	bool fleets, clocks; /* jobs at several boxes, with tables in clocks (scenario_fleets.c) */
-	/* chunks move; formats of blocks (law_blocks.c); rounds in two phases (phases.c) */
-	bool moves, blocks, hold;
+	/* chunks move; formats of blocks (law_blocks.c, law_replica.c, law_updates.c); rounds in two phases (phases.c) */
+	bool moves, deciders, blocks, nodes, replicas, updates, hold; /* deciders: they die */
 	bool recordings; /* copies of old frames are sent, and workers move (record.c) */
 };
 
@@ -279,9 +279,9 @@ struct sim_fragment {
 	bool ready; /* param holds version `version` */
 	uint32_t version;
 	float *param, *s0, *s1;
-	void *clock, *blocks;  /* law_clock.c, law_blocks.c */
-	struct sim_held *held; /* law_hold.c */
-	uint8_t *answer[2];    /* of the latest version and the one before, in the pull format */
+	void *clock, *blocks, *replica, *updates; /* law_clock.c, law_blocks.c and so on */
+	struct sim_held *held;                    /* law_hold.c */
+	uint8_t *answer[2]; /* of the latest version and the one before, in the pull format */
 	uint32_t weight[2];
 	unsigned contributors[2]; /* slots */
 	/* what was seen */
@@ -607,12 +607,12 @@ struct sim_job {
 		uint64_t nonce, run;
 		unsigned worker;
 	} given[SIM_GIVEN];
-	unsigned n_given;
-	bool shared;         /* each chunk is where it must be */
-	uint64_t run_before; /* of the straggler */
-	uint64_t mapped_run; /* of which the first box has given a map */
-	uint64_t woken;      /* the straggler was; 0: not yet */
-	unsigned life, done; /* done: workers that have finished this life */
+	unsigned n_given, decider; /* decider: of its boxes the one that decides */
+	bool shared;               /* each chunk is where it must be */
+	uint64_t run_before;       /* of the straggler */
+	uint64_t mapped_run;       /* of which the first box has given a map */
+	uint64_t woken;            /* the straggler was; 0: not yet */
+	unsigned life, done;       /* done: workers that have finished this life */
 	bool over;
 	unsigned down;             /* workers that were killed and have no session yet */
 	unsigned gone;             /* of a job by plan: that are not to come back */

@@ -13,6 +13,7 @@
 #include <pbox_registrar_view.h>
 #include <pbox_shard.h>
 #include <pbox_slots.h>
+#include <pbox_uplinks.h>
 #include <pbox_worker.h>
 
 struct sim_code {
@@ -37,6 +38,32 @@ struct sim_code {
 	int (*registrar_move)(struct pbox_registrar *r, uint16_t job, uint32_t table,
 		uint32_t first, uint32_t last, unsigned box, uint64_t now_ns,
 		struct pbox_error *err);
+	/* of a rack's box */
+	void (*shard_down)(struct pbox_shard *s, const struct pbox_up *up, uint64_t now_ns);
+	void (*registrar_loaded)(struct pbox_registrar *r, const struct pbox_job *job,
+		uint32_t table, const struct pbox_error *err, uint64_t now_ns);
+	void (*registrar_uplink_failed)(struct pbox_registrar *r, const struct pbox_job *job,
+		const char *why, uint64_t now_ns);
+	struct pbox_uplinks *(*uplinks_create)(const struct pbox_uplinks_conf *conf);
+	void (*uplinks_destroy)(struct pbox_uplinks *s);
+	int (*uplinks_uplink)(struct pbox_uplinks *s, const struct pbox_registrar_uplink *run,
+		uint64_t now, unsigned *window, struct pbox_error *err);
+	void (*uplinks_begin)(
+		struct pbox_uplinks *s, const struct pbox_job *job, const uint8_t *run);
+	void (*uplinks_end)(
+		struct pbox_uplinks *s, const struct pbox_job *job, bool leaves, uint64_t now);
+	int (*uplinks_restore)(struct pbox_uplinks *s, const struct pbox_job *job,
+		const struct pbox_table *t, bool restoring);
+	void (*uplinks_restored)(
+		struct pbox_uplinks *s, const struct pbox_job *job, const struct pbox_table *t);
+	void (*uplinks_restore_cancel)(
+		struct pbox_uplinks *s, const struct pbox_job *job, uint32_t table);
+	void (*uplinks_up)(struct pbox_uplinks *s, const struct pbox_up *up);
+	void (*uplinks_rx)(struct pbox_uplinks *s, unsigned link, const struct pbox_client_rx *d,
+		unsigned n, uint64_t now);
+	uint64_t (*uplinks_step)(struct pbox_uplinks *s, uint64_t now);
+	unsigned (*uplinks_pending)(const struct pbox_uplinks *s);
+
 	unsigned (*registrar_jobs)(const struct pbox_registrar *r);
 	const struct pbox_job *(*registrar_job)(const struct pbox_registrar *r, unsigned i);
 

@@ -47,6 +47,7 @@ static const struct parameter {
 	G("crashes", crashes, 0),
 	G("commands", commands, 0),
 	G("death", dead_box, 0),
+	G("first", first, SIM_FIRST_STAYS),
 	G("snapshots", snapshots, 0),
 	G("noise", noise, 0),
 	G("recorded", recorded, 0),

@@ -56,7 +56,7 @@ any_ended(const struct sim *s, unsigned job)
 static void
 check_hello(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, unsigned box)
 {
-	if (s->sc.noise > 0 || s->sc.recorded > 0)
+	if (s->sc.noise > 0 || s->sc.recorded > 0 || s->sc.first == SIM_FIRST_CUT)
 		return;
 	if (h->type == PBOX_HELLO && w->state > SIM_OPENING && w->number < SIM_WORKERS &&
 		s->now - w->heard[box] < HEARD && !any_ended(s, w->job))
@@ -190,6 +190,10 @@ data_sent(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h)
 	if (h->type != PBOX_PUSHPULL && (h->type != PBOX_PUSH || !named || f->held != NULL ||
 						s->sc.job[w->job].push_percent > 0))
 		return;
+	/* made before its result was heard, in a datagram that leaves only now */
+	if (!f->asked[w->number].flying && f->asked[w->number].flying_round == h->round &&
+		is_plain(s, w))
+		return;
 	there(w, f);
 	flow_count(s, w);
 	f->asked[w->number].payload_ts = h->ts;
@@ -198,7 +202,11 @@ data_sent(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h)
 		return;
 	f->asked[w->number].flying = true;
 	l->sent += h->round == s->sc.job[w->job].first_round + w->round;
-	if (++l->in_flight > l->peak && sim_net_is_calm(s, SETTLED))
+	/* R6.9 */
+	if (++l->in_flight > sim_part(s, w->job)->window && is_plain(s, w))
+		sim_fail(s, "worker %u/%u has %u fragments under way at an endpoint, of %u", w->job,
+			w->number, l->in_flight, sim_part(s, w->job)->window);
+	if (l->in_flight > l->peak && sim_net_is_calm(s, SETTLED))
 		l->peak = l->in_flight;
 }
 

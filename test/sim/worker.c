@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "law_blocks.h"
+#include "law_updates.h"
 
 /* What is around a worker: a host with a port, a clock, and processes that begin and are killed. */
 
@@ -76,6 +77,7 @@ port_send(void *ctx, const struct pbox_client_tx *d, unsigned n)
 
 		sim_timing_sent(the_sim, w, p);
 		blocks_sent(the_sim, w, p->data, p->len);
+		updates_sent(the_sim, w, p->data, p->len);
 		p = sim_noise_zero(the_sim, w->job, p);
 		if (train != NULL && train->box == p->box && train->endpoint == p->endpoint &&
 			p->endpoint != SIM_CONTROL && in_train < the_sim->sc.train &&
@@ -125,7 +127,10 @@ create(struct sim *s, struct sim_worker *w, const struct pbox_client_conf *conf)
 	struct sockaddr_in at[SIM_BOXES];
 
 	/* who asks the dead one finds no other */
-	first = fleet && s->sc.dead_box != 0 && first == s->sc.dead_box ? 0 : first;
+	if (fleet && sim_box_dies(&s->sc) && first == s->sc.dead_box)
+		first = s->sc.first != SIM_FIRST_STAYS;
+	if (fleet && s->sc.first == SIM_FIRST_TWO && first < 2)
+		first = 2;
 	at[0] = address_of(first);
 	for (unsigned i = 1; i < s->sc.fleet; i++)
 		at[i] = address_of((first + i) % s->sc.fleet);

@@ -111,11 +111,8 @@ push(unsigned worker, uint32_t chunk, uint32_t round, uint16_t epoch)
 }
 
 void
-begin_again(void)
+join_again(void)
 {
-	struct fx_table t = reduce;
-
-	t.flags = PBOX_DECLARE_RESTORE;
 	fx.boxes = list;
 	fx_begin();
 	for (uint16_t i = 0; i < 2; i++) {
@@ -123,7 +120,27 @@ begin_again(void)
 			.job = "vision", .worker = i, .workers = 2, .number = 7, .boxes = true};
 		CU_ASSERT_TRUE_FATAL(fx_try_join(&w[i]));
 	}
+}
+
+void
+begin_again(void)
+{
+	struct fx_table t = reduce;
+
+	t.flags = PBOX_DECLARE_RESTORE;
+	join_again();
 	for (unsigned i = 0; i < 2; i++)
 		fx_declare(&w[i], 0, &t);
 	fx_work();
+}
+
+uint64_t
+homes_take(unsigned box, uint16_t dead, bool only_try)
+{
+	const struct pbox_registrar_take how = {.dead = dead, .only_try = only_try};
+	struct pbox_error err;
+	unsigned stateless;
+
+	return (uint64_t)(int64_t)pbox_registrar_take(
+		fx.registrar, 0, box, &how, fx.now, &stateless, &err);
 }

@@ -278,10 +278,55 @@ test_what_is_refused(void)
 
 		fx_control(&w[0], PBOX_HOMES, payload,
 			pbox_homes_encode(payload, sizeof(payload), &ask));
-		UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST); /* the first box is asked */
+		UNIT_EQ_U64(fx_last()->hdr.type,
+			PBOX_HOMES_OK); /* any box says what it knows (R16.17) */
 	}
 	fx_control(&w[0], PBOX_HOMES, "short", 5);
 	UNIT_EQ_U64(fx.rs[PBOX_RS_DROP_MALFORMED], 1);
+	fx_end();
+}
+
+/* A new process asks a box that was started again: it hears nothing before the worker that has had the table has shown what has moved. */
+static void
+test_asked_before_it_is_shown(void)
+{
+	struct pbox_homes all = {.chunks = 12,
+				  .count = 12,
+				  .epoch = 9,
+				  .flags = PBOX_HOMES_RESTORE},
+			  question = {.chunks = 12};
+	struct fx_table t = reduce;
+	uint8_t payload[256];
+
+	join_again();
+	t.flags = PBOX_DECLARE_RESTORE;
+	fx_declare(&w[0], 0, &t);
+	fx_declare(&w[1], 0, &reduce);
+	fx_work();
+	for (unsigned n = 0; n < 2; n++) {
+		fx_control(&w[1], PBOX_HOMES, payload,
+			pbox_homes_encode(payload, sizeof(payload), &question));
+		UNIT_EQ_U64(fx_last()->hdr.type, PBOX_NOT_READY);
+	}
+	for (unsigned k = 0; k < 12; k++)
+		all.home[k] = (struct pbox_home){.box = k == 5 ? 0 : 2, .epoch = 9};
+	/* a part of it is not enough */
+	all.count = 11;
+	fx_control(&w[0], PBOX_HOMES, payload, pbox_homes_encode(payload, sizeof(payload), &all));
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_HOMES_OK);
+	fx_control(
+		&w[1], PBOX_HOMES, payload, pbox_homes_encode(payload, sizeof(payload), &question));
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_NOT_READY);
+	all.count = 12;
+	fx_control(&w[0], PBOX_HOMES, payload, pbox_homes_encode(payload, sizeof(payload), &all));
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_HOMES_OK);
+	fx_control(
+		&w[1], PBOX_HOMES, payload, pbox_homes_encode(payload, sizeof(payload), &question));
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_HOMES_OK);
+	CU_ASSERT_EQUAL(pbox_homes_decode(fx_last()->payload, fx_last()->hdr.length, &m), 0);
+	UNIT_EQ_U64(m.epoch, 9);
+	UNIT_EQ_U64(m.home[5].box, 0);
+	UNIT_EQ_U64(m.home[6].box, 2);
 	fx_end();
 }
 
@@ -292,5 +337,6 @@ const struct unit_test unit_tests[] = {
 	{"a chunk that comes too late for SETs", test_a_chunk_is_late},
 	{"what is still here", test_what_is_still_here},
 	{"what is refused", test_what_is_refused},
+	{"asked before it is shown", test_asked_before_it_is_shown},
 	{NULL, NULL},
 };

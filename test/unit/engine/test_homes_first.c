@@ -344,9 +344,12 @@ test_many_maps(void)
 	send(0, PBOX_RESTORE, 0, 2, 1, 0, NULL);
 	send(1, PBOX_RESTORE, 0, 2, 1, 0, NULL);
 	fx_tick();
-	for (unsigned i = 0; epoch_now() <= 32000; i++)
+	for (unsigned i = 0; epoch_now() <= 32000; i++) {
 		if (move(0, 6, 6, i % 2) != 1)
 			CU_FAIL_FATAL("a move");
+		if (i % 200 == 199) /* workers go by maps meanwhile (R16.17) */
+			UNIT_EQ_U64(shows(0, epoch_now(), 31233, 2), PBOX_HOMES_OK);
+	}
 	UNIT_EQ_U64(pbox_registrar_scale(fx.registrar, 0, 2, fx.now, &err), (uint64_t)-ERANGE);
 	CU_ASSERT_STRING_EQUAL(err.text,
 		"job 'vision' has had more than 32000 maps since chunk 0 of table 0 moved, and the box cannot compare more: move that chunk first: pbox-ctl moves vision 0 0 BOX");
@@ -400,6 +403,61 @@ test_a_box_that_lives(void)
 	fx_end();
 }
 
+/* R16.17: the next box of the list takes the place of the one that decided. Its maps are later than all that that one has made, and it makes no
+ * more than workers go by. */
+static void
+test_takes_the_place(void)
+{
+	struct pbox_homes_view view;
+	unsigned stateless, maps = 0;
+
+	begin(1, &reduce);
+	UNIT_EQ_U64(failover(0, &stateless), (uint64_t)-EBUSY);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "box 0 of job 'vision' may live"));
+	fx.now += 3000 * MS;
+	UNIT_EQ_U64(failover(0, &stateless), 4);
+	pbox_registrar_view_homes(pbox_registrar_job(fx.registrar, 0), &view);
+	UNIT_EQ_U64(view.epoch, 513);
+	UNIT_EQ_U64(view.out, 1);
+	UNIT_EQ_U64(view.decider, 1);
+	UNIT_EQ_U64(view.chunks[0], 0);
+	UNIT_EQ_U64(move(0, 6, 6, 2), (uint64_t)-EAGAIN); /* no worker has said what it knows */
+	ask(0);
+	ask(1);
+	UNIT_EQ_U64(m.epoch, 513);
+	UNIT_EQ_U64(m.out, 1);
+	UNIT_EQ_U64(pbox_homes_decides(&m), 1);
+	UNIT_EQ_U64(
+		failover(2, &stateless), (uint64_t)-EBUSY); /* nobody has said yet that it lives */
+	for (unsigned i = 0; i < 300; i++)
+		maps += move(0, 6, 6, 1 + i % 2) == 1;
+	UNIT_EQ_U64(maps, 255);
+	UNIT_EQ_U64(epoch_now(), 513 + 255);
+	UNIT_EQ_U64(shows(0, epoch_now(), 1, 2), PBOX_HOMES_OK);
+	UNIT_EQ_U64(move(0, 6, 6, 1) + move(0, 6, 6, 2), 2);
+	UNIT_EQ_U64(epoch_now(), 513 + 257);
+	fx_end();
+	/* the one after the next says who is; and where that one is dead, too, its map is later still */
+	begin(2, &reduce);
+	fx.now += 3000 * MS;
+	UNIT_EQ_U64(failover(0, &stateless), (uint64_t)-EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "box 1 of job 'vision' takes the place of box 0"));
+	UNIT_EQ_U64(homes_take(0, 0, false), (uint64_t)-EINVAL);
+	UNIT_EQ_U64(homes_take(1, 2, false), (uint64_t)-EINVAL); /* that one does not decide */
+	UNIT_EQ_U64(homes_take(0, 2, true) + epoch_now(), 1);
+	UNIT_EQ_U64(homes_take(0, 2, false), 4 + 4);
+	UNIT_EQ_U64(epoch_now(), 1025);
+	UNIT_EQ_U64(homes_take(0, 2, true), (uint64_t)-EINVAL); /* this one decides */
+	fx_end();
+	begin(2, &reduce);
+	fx.now += 1000 * MS; /* pbox-agent is no person with --force */
+	UNIT_EQ_U64(homes_take(0, 2, true), (uint64_t)-EBUSY);
+	UNIT_EQ_U64(homes_take(0, 2, false), (uint64_t)-EBUSY);
+	CU_ASSERT(pbox_registrar_failover(fx.registrar, 0, 0, true, fx.now, &stateless, &err) > 0);
+	UNIT_EQ_U64(epoch_now(), 1025);
+	fx_end();
+}
+
 /* BOXES_OK for a worker: boxes that are out. */
 static unsigned
 boxes_out(unsigned worker)
@@ -427,7 +485,7 @@ test_failover(void)
 	job = pbox_registrar_job(fx.registrar, 0);
 	UNIT_EQ_U64(boxes_out(0), 0);
 	UNIT_EQ_U64(failover(0, &stateless), (uint64_t)-EINVAL);
-	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "start it again"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "is the one that is asked"));
 	UNIT_EQ_U64(failover(3, &stateless), (uint64_t)-ENOENT);
 	/* no worker has had the time to say with which boxes it ends rounds */
 	UNIT_EQ_U64(failover(2, &stateless), (uint64_t)-EBUSY);
@@ -444,6 +502,7 @@ test_failover(void)
 	UNIT_EQ_U64(view.chunks[0], 6);
 	UNIT_EQ_U64(view.chunks[1], 6);
 	UNIT_EQ_U64(boxes_out(1), 4);
+	UNIT_EQ_U64(fx_last()->hdr.map_epoch, 2); /* by that map */
 	ask(0);
 	UNIT_EQ_U64(m.out, 4);
 	for (unsigned i = 0; i < 12; i++) {
@@ -632,6 +691,7 @@ const struct unit_test unit_tests[] = {
 	{"who is out is learned", test_who_is_out_is_learned},
 	{"the first box, started again", test_the_first_box_again},
 	{"another box decides", test_another_box_decides},
+	{"a box takes the place of the one that decided", test_takes_the_place},
 	{"chunks of tables in clocks stay", test_chunks_stay},
 	{"the epoch of a table in clocks", test_epoch_of_clocks},
 	{"a table in clocks after a move", test_clocks_after_a_move},

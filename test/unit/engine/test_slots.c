@@ -573,7 +573,61 @@ test_memory(void)
 	fx_end();
 }
 
+/* The node of a worker, as codes or in fp32; sum: what the box has of it. */
+static void
+push_mixed(unsigned i, uint32_t round, bool wide, float *sum)
+{
+	static uint8_t payload[2][4 * ELEMENTS];
+	struct pbox_hdr h = fx_data(&w[i], PBOX_PUSHPULL, 0, 0, round);
+	unsigned end = 2 * i + 2;
+
+	sum_of(sum, 2 * i, end, -1);
+	memcpy(payload[i], sum, 4 * ELEMENTS);
+	h.format = wide ? PBOX_FMT_FP32 : PBOX_FMT_INT8;
+	h.fmt_arg = wide ? 0 : 7;
+	h.length = (uint16_t)pbox_payload_bytes(h.format, ELEMENTS);
+	h.base = pbox_node_code((struct pbox_node){.first = (uint16_t)(2 * i), .level = 1});
+	if (!wide) {
+		pbox_reduce_scalar.encode(payload[i], PBOX_FMT_INT8, sum, NULL, ELEMENTS);
+		pbox_reduce_scalar.decode(sum, payload[i], PBOX_FMT_INT8, ELEMENTS);
+	}
+	fx_rx(0, &w[i], &h, payload[i]);
+}
+
+/* R13.9: each contribution is of the format that it says, in tables that have the flag alone. */
+static void
+test_mixed(void)
+{
+	struct fx_table t = {.elements = ELEMENTS,
+		.push = PBOX_FMT_INT8,
+		.pull = PBOX_FMT_INT8,
+		.flags = 0x070700 | PBOX_DECLARE_MIXED};
+	float sum[2][ELEMENTS], residual[ELEMENTS] = {0};
+	uint8_t want[4 * ELEMENTS];
+
+	begin_with("speech", 2, 4, &t);
+	for (uint32_t round = 1; round <= 4; round++) {
+		for (unsigned i = 0; i < 2; i++)
+			push_mixed(i, round, (round >> i & 1) != 0, sum[i]);
+		UNIT_EQ_U64(fx_count(PBOX_RESULT), 2);
+		for (unsigned k = 0; k < ELEMENTS; k++)
+			sum[0][k] = sum[0][k] + sum[1][k];
+		pbox_reduce_scalar.encode(want, PBOX_FMT_INT8, sum[0], residual, ELEMENTS);
+		UNIT_EQ_U64(fx_last()->hdr.length, pbox_payload_bytes(PBOX_FMT_INT8, ELEMENTS));
+		CU_ASSERT(memcmp(fx_last()->payload, want, fx_last()->hdr.length) == 0);
+		fx_clear();
+	}
+	UNIT_EQ_U64(pbox_shard_held(fx.shard[0]), 0);
+	fx_end();
+	t.flags = 0x070700;
+	begin_with("speech", 2, 4, &t);
+	push_mixed(0, 1, true, sum[0]);
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_DROP_FORMAT], 1);
+	fx_end();
+}
+
 const struct unit_test unit_tests[] = {
+	{"codes and fp32 in one round", test_mixed},
 	{"JOIN", test_join},
 	{"another run", test_another_run},
 	{"sums", test_sums},

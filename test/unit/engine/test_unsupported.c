@@ -83,7 +83,6 @@ test_declare(void)
 	WITH(discipline, PBOX_DISCIPLINE_TURN, "discipline turn");
 	WITH(push_format, PBOX_FMT_INT4, "format int4");
 	WITH(pull_format, PBOX_FMT_MXFP8, "format mxfp8");
-	WITH(flags, PBOX_DECLARE_MIXED, "flag MIXED");
 	WITH(flags, 0x00070000, "flags 0x70000 of DECLARE");
 #undef WITH
 	d = good;
@@ -119,16 +118,68 @@ test_blocks(void)
 	WITH("format int8 and another one", d.pull_format = PBOX_FMT_MXFP4, d.flags = 0x050700);
 	WITH("format mxfp4 and another one", d.push_format = PBOX_FMT_FP32,
 		d.pull_format = PBOX_FMT_MXFP4, d.flags = 0x050000);
-	WITH("format int8 with an optimiser", d.mode = PBOX_MODE_OPTIMISER,
-		d.optimiser = PBOX_OPT_SGD);
-	WITH("format int8 with discipline clock", d.discipline = PBOX_DISCIPLINE_CLOCK,
+	WITH("format int8 from workers with two phases", d.mode = PBOX_MODE_OPTIMISER,
+		d.optimiser = PBOX_OPT_SGD, d.pull_format = PBOX_FMT_FP32,
+		d.flags = 0x0700 | PBOX_DECLARE_HOLD);
+	WITH("format int8 with op weighted_mean", d.mode = PBOX_MODE_OPTIMISER,
+		d.optimiser = PBOX_OPT_SGD, d.op = PBOX_OP_WEIGHTED_MEAN);
+	WITH("format int8 with two phases", d.mode = PBOX_MODE_OPTIMISER,
+		d.optimiser = PBOX_OPT_SGD, d.push_format = PBOX_FMT_FP32,
+		d.flags = 0x070000 | PBOX_DECLARE_HOLD);
+	WITH("format int8 in results of discipline clock", d.discipline = PBOX_DISCIPLINE_CLOCK,
 		d.mode = PBOX_MODE_OPTIMISER, d.optimiser = PBOX_OPT_ADD);
+	WITH("format mxfp4 in results of discipline clock", d.discipline = PBOX_DISCIPLINE_CLOCK,
+		d.mode = PBOX_MODE_OPTIMISER, d.optimiser = PBOX_OPT_ADD,
+		d.push_format = PBOX_FMT_FP32, d.pull_format = PBOX_FMT_MXFP4, d.flags = 0x050000);
 	WITH("format int8 with op weighted_mean", d.op = PBOX_OP_WEIGHTED_MEAN);
+	WITH("flag MIXED goes with pushes", d.push_format = d.pull_format = PBOX_FMT_FP32,
+		d.flags = PBOX_DECLARE_MIXED);
+	WITH("flag MIXED goes with pushes", d.discipline = PBOX_DISCIPLINE_CLOCK,
+		d.mode = PBOX_MODE_OPTIMISER, d.optimiser = PBOX_OPT_ADD,
+		d.pull_format = PBOX_FMT_FP32, d.flags = 0x0700 | PBOX_DECLARE_MIXED);
 	WITH("fmt_arg 5 and 7, but with 7 and 7", d.flags = 0x070500);
 	WITH("fmt_arg 0 and 0, but with 7 and 7", d.flags = 0);
-	WITH("flag MIXED", d.flags |= PBOX_DECLARE_MIXED);
 #undef WITH
 	CU_ASSERT_EQUAL(fx_declare_list(&w[0], &good, &e, 1)->hdr.type, PBOX_DECLARED);
+	fx_end();
+}
+
+/* R13.6 to R13.8, R14.14: by who is in the job, or where it is. */
+static void
+test_blocks_of_jobs(void)
+{
+	const struct pbox_tensor_entry e = {.elements = 100, .name = "weight"};
+	const struct pbox_declare down = {.tensors = 1,
+		.mode = PBOX_MODE_OPTIMISER,
+		.optimiser = PBOX_OPT_SGD,
+		.push_format = PBOX_FMT_FP32,
+		.pull_format = PBOX_FMT_INT8,
+		.flags = 0x070000};
+	const struct pbox_declare up = {.tensors = 1,
+		.mode = PBOX_MODE_OPTIMISER,
+		.optimiser = PBOX_OPT_ADD,
+		.discipline = PBOX_DISCIPLINE_CLOCK,
+		.push_format = PBOX_FMT_MXFP4,
+		.pull_format = PBOX_FMT_BF16,
+		.flags = 0x0500};
+
+	struct pbox_declare nodes = down;
+
+	nodes.push_format = PBOX_FMT_INT8;
+	nodes.pull_format = PBOX_FMT_FP32;
+	nodes.flags = 0x0700 | PBOX_DECLARE_MIXED;
+	fx_begin();
+	fx_join(&w[0], "vision", 0, 2);
+	CU_ASSERT_EQUAL(fx_declare_list(&w[0], &up, &e, 1)->hdr.type, PBOX_DECLARED);
+	fx_end();
+	fx_begin();
+	w[0] = (struct fx_worker){.job = "vision", .workers = 1, .slots = 4};
+	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[0]));
+	fx_declare_list(&w[0], &down, &e, 1);
+	UNIT_EQ_U64(fx_error(), PBOX_E_UNSUPPORTED);
+	CU_ASSERT(strstr(fx_error_text(), "format int8 in a job with slots") != NULL);
+	fx_clear();
+	CU_ASSERT_EQUAL(fx_declare_list(&w[0], &nodes, &e, 1)->hdr.type, PBOX_DECLARED);
 	fx_end();
 }
 
@@ -186,6 +237,7 @@ const struct unit_test unit_tests[] = {
 	{"what a JOIN needs", test_join},
 	{"tables", test_declare},
 	{"tables in formats of blocks", test_blocks},
+	{"tables in formats of blocks, by their job", test_blocks_of_jobs},
 	{"requests", test_requests},
 	{"data", test_data},
 	{NULL, NULL},

@@ -115,6 +115,46 @@ test_map_is_the_same_after_etcd(void)
 	free(text);
 }
 
+/* Which box decides in a run: of each job's name one entry; those of boxes that stay go with their addresses. */
+static void
+test_who_decides(void)
+{
+	static struct pbox_fleet_map map, back, other;
+	char *text, name[16];
+
+	make_map(&map, 3);
+	CU_ASSERT_EQUAL(pbox_fleet_map_decides(&map, "mnist", 5), UINT_MAX);
+	pbox_fleet_map_take(&map, "mnist", 5, 1, "box 1 decides");
+	pbox_fleet_map_take(&map, "vision", 6, 2, "box 2 decides");
+	CU_ASSERT_STRING_EQUAL(map.why, "job 'vision': box 2 decides");
+	CU_ASSERT_EQUAL(pbox_fleet_map_decides(&map, "mnist", 5), 1);
+	CU_ASSERT_EQUAL(pbox_fleet_map_decides(&map, "mnist", 6), UINT_MAX); /* another run */
+	text = pbox_fleet_map_write(&map);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(text);
+	CU_ASSERT_EQUAL(pbox_fleet_map_read(text, strlen(text), &back, &err), 0);
+	CU_ASSERT(memcmp(&map, &back, sizeof(map)) == 0);
+	free(text);
+	make_map(&other, 3);
+	memcpy(other.box[0].address, address[2], sizeof(address[2]));
+	memcpy(other.box[2].address, address[3], sizeof(address[3]));
+	memcpy(other.box[1].address, address[0], sizeof(address[0]));
+	pbox_fleet_deciders_carry(&map, &other);
+	UNIT_EQ_U64(other.n_deciders, 1); /* the box of the other one is not in it */
+	CU_ASSERT_EQUAL(pbox_fleet_map_decides(&other, "vision", 6), 0);
+	pbox_fleet_map_take(&map, "mnist", 7, 2, "box 2 decides");
+	CU_ASSERT_EQUAL(pbox_fleet_map_decides(&map, "mnist", 5), UINT_MAX);
+	pbox_fleet_map_untake(&map, "mnist", 5, "not that run");
+	pbox_fleet_map_untake(&map, "mnist", 7, "box 2 does not");
+	CU_ASSERT_EQUAL(pbox_fleet_map_decides(&map, "mnist", 7), UINT_MAX);
+	UNIT_EQ_U64(map.epoch, 11);
+	/* the oldest makes room */
+	for (unsigned i = 0; i < PBOX_FLEET_JOBS && snprintf(name, sizeof(name), "job%u", i) > 0;
+		i++)
+		pbox_fleet_map_take(&map, name, 1, 0, "box 0 decides");
+	UNIT_EQ_U64(map.n_deciders, PBOX_FLEET_JOBS);
+	CU_ASSERT_EQUAL(pbox_fleet_map_decides(&map, "vision", 6), UINT_MAX);
+}
+
 static void
 test_maps_that_make_no_sense(void)
 {
@@ -129,6 +169,10 @@ test_maps_that_make_no_sense(void)
 		"{\"epoch\":1,\"boxes\":[{\"address\":\"a\",\"state\":\"serves\"}],\"jobs\":{\"j\":[1,2]}}",
 		"{\"epoch\":1,\"boxes\":[{\"address\":\"a\",\"state\":\"serves\"}],\"jobs\":{\"j\":[-1]}}",
 		"{\"epoch\":1,\"boxes\":[{\"address\":\"a\",\"state\":\"serves\"}],\"jobs\":{\"j\":[9999999]}}",
+		"{\"epoch\":1,\"boxes\":[{\"address\":\"a\",\"state\":\"serves\"}],\"decide\":[{}]}",
+		"{\"epoch\":1,\"boxes\":[{\"address\":\"a\",\"state\":\"serves\"}],\"decide\":[{\"job\":\"j\",\"run\":1,\"box\":1}]}",
+		"{\"epoch\":1,\"boxes\":[{\"address\":\"a\",\"state\":\"serves\"}],\"decide\":[{\"job\":\"j\",\"run\":0,\"box\":0}]}",
+		"{\"epoch\":1,\"boxes\":[{\"address\":\"a\",\"state\":\"serves\"}],\"decide\":[{\"job\":\"j\",\"run\":1,\"box\":0},{\"job\":\"j\",\"run\":2,\"box\":0}]}",
 		"{\"epoch\":1,\"boxes\":[{\"address\":\"a\",\"state\":\"serves\"}"};
 	static struct pbox_fleet_map map;
 
@@ -636,6 +680,7 @@ const struct unit_test unit_tests[] = {
 	{"Base64: bytes come back", test_base64_of_all_bytes},
 	{"UTF-7 of telemetry", test_utf7},
 	{"a map is the same after etcd", test_map_is_the_same_after_etcd},
+	{"who decides in a run", test_who_decides},
 	{"maps that make no sense", test_maps_that_make_no_sense},
 	{"weights", test_weights},
 	{"weights that the agent sets", test_weights_that_the_agent_sets},

@@ -18,7 +18,7 @@ const char unit_suite[] = "optim: the fused update";
 #define ALIGNED __attribute__((aligned(64)))
 
 struct fragment {
-	float p[ROOM] ALIGNED, s0[ROOM] ALIGNED, s1[ROOM] ALIGNED;
+	float p[ROOM] ALIGNED, s0[ROOM] ALIGNED, s1[ROOM] ALIGNED, x[ROOM] ALIGNED;
 	uint8_t wire[ROOM * 4];
 };
 
@@ -53,6 +53,7 @@ make_inputs(struct pbox_random *r, enum pbox_format elem)
 		want.p[i] = number(r);
 		want.s0[i] = number(r);
 		want.s1[i] = fabsf(number(r));
+		want.x[i] = number(r);
 		left[i] = number(r);
 		right[i] = number(r);
 	}
@@ -73,15 +74,24 @@ naive(const struct pbox_update *u, const struct pbox_sources *s, size_t n)
 	}
 	if (u->kind != PBOX_OPT_NONE)
 		pbox_optim_scalar.of[u->kind]->step(want.p, g, want.s0, want.s1, u->k, n);
-	if (u->wire != NULL)
+	if (u->replica != NULL) { /* R13.7 */
+		for (size_t i = 0; i < n; i++)
+			gradient[i] = want.p[i] - want.x[i];
+		pbox_reduce_scalar.encode(want.wire, u->wire_elem, gradient, NULL, n);
+		pbox_reduce_scalar.decode(gradient, want.wire, u->wire_elem, n);
+		for (size_t i = 0; i < n; i++)
+			want.x[i] = want.x[i] + gradient[i];
+	} else if (u->wire != NULL) {
 		pbox_reduce_scalar.pack(want.wire, u->wire_elem, want.p, n);
+	}
 }
 
 static uint32_t
 crc_of_answer(const struct pbox_update *u, const struct fragment *f, size_t n)
 {
-	return u->wire == NULL ? pbox_reduce_crc32c(0, f->p, n * 4)
-			       : pbox_reduce_crc32c(0, f->wire, n * pbox_format_size(u->wire_elem));
+	return u->wire == NULL
+		       ? pbox_reduce_crc32c(0, f->p, n * 4)
+		       : pbox_reduce_crc32c(0, f->wire, pbox_payload_bytes(u->wire_elem, n));
 }
 
 static void
@@ -158,6 +168,7 @@ check(const struct pbox_reduce_ops *reduce, const struct pbox_optim_ops *optim, 
 	struct pbox_update u = {
 		.reduce = reduce, .optim = optim, .kind = turn % PBOX_OPTIMISERS_END};
 	size_t n = lengths[turn / 3 % 10];
+	bool codes = false;
 	struct pbox_optim_scalars k;
 	struct pbox_random r;
 
@@ -172,11 +183,18 @@ check(const struct pbox_reduce_ops *reduce, const struct pbox_optim_ops *optim, 
 	u.s1 = pbox_optim_states(u.kind) > 1 ? got.s1 : NULL;
 	u.wire = turn / 6 % 4 ? got.wire : NULL;
 	u.wire_elem = 1 + turn / 7 % 3;
+	if (turn % 5 == 2 && u.kind != PBOX_OPT_NONE) {
+		u.wire = got.wire;
+		u.wire_elem = turn / 5 % 2 ? PBOX_FMT_INT8 : PBOX_FMT_MXFP4;
+		u.replica = got.x;
+		u.codes = &codes;
+	}
 	naive(&u, &s, n);
 	u.answer_crc = checked || turn % 3 ? &answer : NULL;
 	s.next = src;
 	s.n_next = s.n;
 	CU_ASSERT_TRUE(checked ? update_checked(&u, &s, n) : pbox_optim_update(&u, &s, n));
+	CU_ASSERT(codes == (u.replica != NULL));
 	if (u.answer_crc != NULL)
 		UNIT_EQ_U64(answer, crc_of_answer(&u, &want, n));
 	if (memcmp(&want, &got, sizeof(want)) != 0) {
@@ -225,7 +243,7 @@ test_folded_in_place(void)
 	for (unsigned folded = 1; folded <= WORKERS; folded *= 2) {
 		struct pbox_sources first = {src, NULL, folded, PBOX_FMT_FP32, NULL},
 				    rest = {src + folded, NULL, WORKERS - folded, PBOX_FMT_FP32,
-					    sum, 1, folded};
+					    NULL, sum, 1, folded};
 
 		u.param = want.p;
 		pbox_optim_update(&u, &all, 3000);

@@ -20,6 +20,7 @@ const char unit_suite[] = "reduce: pushes, one after the other";
 
 static struct pbox_random r;
 static uint8_t memory[SOURCES][HEADER + 64 + ELEMS * sizeof(float)];
+static float unpacked[SOURCES][ELEMS]; /* what the payloads say */
 static float weight[SOURCES], acc[ELEMS], want[ELEMS], got[ELEMS + 16];
 static const void *src[SOURCES];
 static const float *const before[] = {acc};
@@ -42,14 +43,19 @@ static void
 frame(unsigned k, enum pbox_format elem, size_t n, bool wild)
 {
 	uint8_t *p = memory[k] + HEADER + pbox_random_below(&r, 64);
-	size_t bytes = n * pbox_format_size(elem);
+	size_t bytes = pbox_payload_bytes(elem, n);
 	uint32_t crc;
 
-	for (size_t i = 0; i < n; i++) {
-		float x = number(wild);
-
-		pbox_reduce_scalar.pack(p + i * pbox_format_size(elem), elem, &x, 1);
-	}
+	for (size_t i = 0; i < n; i++)
+		unpacked[k][i] = number(wild);
+	if (elem >= PBOX_FMT_INT8)
+		pbox_reduce_scalar.encode(p, elem, unpacked[k], NULL, n);
+	else
+		pbox_reduce_scalar.pack(p, elem, unpacked[k], n);
+	if (elem >= PBOX_FMT_INT8)
+		pbox_reduce_scalar.decode(unpacked[k], p, elem, n);
+	else
+		pbox_reduce_scalar.unpack(unpacked[k], p, elem, n);
 	for (int i = 1; i <= HEADER; i++)
 		p[-i] = (uint8_t)pbox_random_u64(&r);
 	crc = pbox_reduce_crc32c(pbox_reduce_crc32c(0, p, bytes), p - HEADER, HEADER - 4);
@@ -62,15 +68,11 @@ frame(unsigned k, enum pbox_format elem, size_t n, bool wild)
 static float
 one_element(const struct pbox_sources *s, size_t i)
 {
-	size_t size = pbox_format_size(s->elem);
 	volatile float sum = acc[i], product;
 
 	for (unsigned k = 0; k < s->n; k++) {
-		float x = 0.0f;
+		float x = src[k] != NULL ? unpacked[k][i] : 0.0f;
 
-		if (src[k] != NULL)
-			pbox_reduce_scalar.unpack(
-				&x, (const uint8_t *)src[k] + i * size, s->elem, 1);
 		product = weight[k] * x;
 		sum = sum + product;
 	}
@@ -97,7 +99,7 @@ check(const struct pbox_reduce_ops *ops, struct pbox_sources *s, size_t n)
 	const float *const itself[] = {got};
 	struct pbox_sources in_place = *s;
 	uint8_t *p = (uint8_t *)(uintptr_t)src[pbox_random_below(&r, s->n)];
-	size_t bytes = n * pbox_format_size(s->elem), bit;
+	size_t bytes = pbox_payload_bytes(s->elem, n), bit;
 	bool intact = false;
 
 	got[n] = MARK;
@@ -128,6 +130,8 @@ check(const struct pbox_reduce_ops *ops, struct pbox_sources *s, size_t n)
 static void
 test_all_alike(void)
 {
+	static const enum pbox_format formats[] = {
+		PBOX_FMT_FP32, PBOX_FMT_BF16, PBOX_FMT_FP16, PBOX_FMT_INT8, PBOX_FMT_MXFP4};
 	static const size_t lengths[] = {
 		1, 7, 16, 31, 32, 63, 64, 65, 96, 129, 352, 2224, 4448, 4690};
 
@@ -138,7 +142,7 @@ test_all_alike(void)
 		struct pbox_sources s = {.src = src,
 			.weight = weight,
 			.n = 1 + (unsigned)pbox_random_below(&r, i % 3 == 0 ? SOURCES : 9),
-			.elem = 1 + i % 3,
+			.elem = formats[pbox_random_below(&r, 5)],
 			.acc = before,
 			.n_acc = 1};
 

@@ -254,6 +254,70 @@ check_sums(const struct pbox_reduce_ops *ops, unsigned n, size_t elems, unsigned
 	}
 }
 
+/* Some of the sources are fp32 themselves. */
+static void
+check_mixed(const struct pbox_reduce_ops *ops, enum pbox_format f, unsigned n, size_t elems)
+{
+	static float want[LONG] __attribute__((aligned(64))),
+		got[LONG] __attribute__((aligned(64)));
+	static struct sums m;
+	static uint8_t frame[SOURCES][HEADER + LONG * sizeof(float)];
+	struct pbox_sources s = {.src = m.wide, .n = n, .elem = PBOX_FMT_FP32};
+	bool wide[SOURCES], intact = false, finite = true, all = true;
+	size_t bytes = elems * sizeof(float);
+
+	make_sources(&m, f, n, elems, 0);
+	pbox_reduce_scalar.sum(want, &s, 0, elems);
+	for (unsigned k = 0; k < n; k++) {
+		uint8_t *p = frame[k] + HEADER;
+		uint32_t crc;
+
+		wide[k] = pbox_random_below(&r, 3) == 0 && m.block[k] != NULL &&
+			  m.block[k] != pbox_reduce_absent;
+		if (!wide[k])
+			continue;
+		memcpy(p, m.values[k], bytes);
+		crc = pbox_reduce_crc32c(pbox_reduce_crc32c(0, p, bytes), p - HEADER, HEADER - 4);
+		memcpy(p - 4, &crc, 4);
+		m.block[k] = p;
+	}
+	s.src = m.block;
+	s.elem = f;
+	s.wide = wide;
+	ops->sum(got, &s, 0, elems);
+	check_same(want, got, elems);
+	for (size_t first = PBOX_UNIT; first < elems; first *= 3) {
+		ops->sum(got, &s, first, elems - first);
+		check_same(want + first, got, elems - first);
+	}
+	s.intact = &intact;
+	s.finite = &finite;
+	s.header = HEADER;
+	ops->sum(got, &s, 0, elems);
+	check_same(want, got, elems);
+	CU_ASSERT_TRUE(intact);
+	for (size_t i = 0; i < elems; i++)
+		all &= isfinite(want[i]) != 0;
+	CU_ASSERT_EQUAL(finite, all);
+	for (unsigned k = 0; k < n && elems > 0; k++)
+		if (wide[k]) {
+			frame[k][HEADER + bytes - 1] ^= 0x10;
+			ops->sum(got, &s, 0, elems);
+			CU_ASSERT_FALSE(intact);
+			frame[k][HEADER + bytes - 1] ^= 0x10;
+		}
+}
+
+static void
+test_sums_of_both(void)
+{
+	pbox_random_seed(&r, 56);
+	for (unsigned j = 0; pbox_reduce_at(j) != NULL; j++)
+		for (unsigned k = 0; k < 600 && pbox_reduce_at(j)->usable(); k++)
+			check_mixed(pbox_reduce_at(j), formats[k % 2], 1 + k % SOURCES,
+				k < 20 ? LONG - k : k);
+}
+
 static void
 test_sums_are_those_of_what_was_decoded(void)
 {
@@ -438,6 +502,7 @@ const struct unit_test unit_tests[] = {
 	{"MX is the table of OCP", test_mx_is_the_table_of_ocp},
 	{"every implementation encodes alike", test_every_implementation_encodes_alike},
 	{"every implementation decodes alike", test_every_implementation_decodes_alike},
+	{"sums of sources in both formats", test_sums_of_both},
 	{"sums are those of what was decoded", test_sums_are_those_of_what_was_decoded},
 	{"an absent slot changes nothing", test_nothing_changes_what_an_absent_slot_is_beside},
 	{"a block that is not finite keeps its residual",

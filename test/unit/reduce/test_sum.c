@@ -441,8 +441,8 @@ test_the_rule_about_zeros(void)
 	set_up();
 	for (unsigned i = 0; i < sizeof(of) / sizeof(of[0]); i++)
 		for (unsigned j = 0; pbox_reduce_at(j) != NULL; j++) {
-			struct pbox_sources s = {of[i].src, NULL, of[i].n, PBOX_FMT_FP32, folded,
-				(unsigned)__builtin_popcount(of[i].base), of[i].base};
+			struct pbox_sources s = {of[i].src, NULL, of[i].n, PBOX_FMT_FP32, NULL,
+				folded, (unsigned)__builtin_popcount(of[i].base), of[i].base};
 
 			if (!pbox_reduce_at(j)->usable())
 				continue;

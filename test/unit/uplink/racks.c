@@ -173,6 +173,12 @@ box_uplink_begin(void *ctx, const struct pbox_job *job, const uint8_t *run)
 }
 
 static void
+box_uplink_restored(void *ctx, const struct pbox_job *job, const struct pbox_table *t)
+{
+	pbox_uplinks_restored(box_of(ctx)->uplinks, job, t);
+}
+
+static void
 box_uplink_end(void *ctx, const struct pbox_job *job)
 {
 	struct box *b = box_of(ctx);
@@ -201,7 +207,8 @@ static const struct pbox_registrar_ops registrar_ops = {.send = box_send,
 	.restore_cancel = box_restore_cancel,
 	.uplink = box_uplink,
 	.uplink_begin = box_uplink_begin,
-	.uplink_end = box_uplink_end};
+	.uplink_end = box_uplink_end,
+	.uplink_restored = box_uplink_restored};
 
 /* ---- their uplinks ------------------------------------------------------------------------------- */
 

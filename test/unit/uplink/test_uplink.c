@@ -29,6 +29,7 @@ typedef void (*disturb_fn)(uint64_t step);
 struct training {
 	struct racks_conf conf;
 	uint8_t op, format;
+	uint8_t other_pull; /* of the second half of the workers, in test_other_formats() */
 	disturb_fn disturb;
 };
 
@@ -131,17 +132,17 @@ ended(struct worker_state *s, const struct training *t)
 static void
 declare(unsigned i, const struct training *t)
 {
-	static struct pbox_client_table table;
+	static struct pbox_client_table table[WORKERS_MAX];
 
-	table = (struct pbox_client_table){.size = sizeof(table),
+	table[i] = (struct pbox_client_table){.size = sizeof(table[i]),
 		.mode = PBOX_MODE_ALLREDUCE,
 		.op = t->op,
 		.optimiser = PBOX_OPT_NONE,
 		.push_format = t->format,
-		.pull_format = t->format,
+		.pull_format = i < t->conf.workers / 2 ? t->format : t->other_pull,
 		.n = TENSORS,
 		.tensors = tensor};
-	state[i].d = (struct pbox_worker_declaration){.what = &table};
+	state[i].d = (struct pbox_worker_declaration){.what = &table[i]};
 	pbox_worker_declare(racks.peer[i].w, &state[i].d);
 	racks.peer[i].due = racks.now;
 }
@@ -200,6 +201,7 @@ compare(struct training t)
 	one.conf.racks = 0;
 	one.conf.loss = 0;
 	one.disturb = NULL;
+	one.other_pull = t.other_pull = t.format;
 	train(&one);
 	memcpy(flat, sum, sizeof(flat));
 	train(&t);
@@ -217,6 +219,38 @@ static void
 test_two_racks(void)
 {
 	compare(plain);
+}
+
+/* Workers of one rack push and pull fp32, those of the other pull bf16: the upper box, to which both racks declare fp32, refuses one. */
+static void
+test_other_formats(void)
+{
+	struct training t = plain;
+	unsigned refused = 0;
+	uint64_t end;
+
+	t.other_pull = PBOX_FMT_BF16;
+	memset(state, 0, sizeof(state));
+	racks_begin(&t.conf);
+	for (unsigned i = 0; i < t.conf.workers; i++)
+		racks.peer[i].may_fail = true;
+	for (end = racks.now + 60 * SEC; refused == 0 && racks.now < end;) {
+		racks_step();
+		for (unsigned i = 0; i < t.conf.workers; i++) {
+			struct worker_state *s = &state[i];
+
+			if (s->d.what == NULL &&
+				pbox_worker_state(racks.peer[i].w) == PBOX_WORKER_OPEN)
+				declare(i, &t);
+			if (pbox_worker_state(racks.peer[i].w) != PBOX_WORKER_FAILED)
+				continue;
+			refused++;
+			CU_ASSERT_PTR_NOT_NULL(strstr(pbox_worker_error(racks.peer[i].w)->text,
+				"declares 'workers push fp32, pull "));
+		}
+	}
+	CU_ASSERT(refused > 0);
+	racks_end();
 }
 
 static void
@@ -320,12 +354,22 @@ test_upper_restarts(void)
 	restarts(1u << 0, 10);
 }
 
+static void
+test_both_restart(void)
+{
+	restarts(1u << 0 | 1u << 1, 10);
+	restarts(1u << 0 | 1u << 2, 10);
+	restarts(1u << 0 | 1u << 1 | 1u << 2, 10);
+}
+
 const struct unit_test unit_tests[] = {
 	{"two racks of two", test_two_racks},
+	{"racks with other formats", test_other_formats},
 	{"all ops, fp32 and bf16", test_ops},
 	{"three racks of four", test_three_racks},
 	{"30 % loss", test_loss},
 	{"a rack's box is started again", test_rack_restarts},
 	{"the upper box is started again", test_upper_restarts},
+	{"the upper box and boxes of racks are started again", test_both_restart},
 	{NULL, NULL},
 };

@@ -310,7 +310,39 @@ test_any_numbers(void)
 	CU_ASSERT(open > 10);
 }
 
+/* What a host sends of a join for others: nothing for 3 s, and one frame of its kind when it asks. */
+static void
+silent_till_asked(unsigned type)
+{
+	one.hdr.type = 0;
+	for (unsigned k = 0; k < 30; k++)
+		tick();
+	CU_ASSERT_EQUAL(one.hdr.type, 0);
+	pbox_worker_join_ask(one.w, one.now);
+	CU_ASSERT_EQUAL(one.hdr.type, type);
+}
+
+/* R18.3: each HELLO and JOIN follows one who asks, until the host says that it goes by the clock. */
+static void
+test_asked(void)
+{
+	const struct pbox_retry retry = {.cookie = 5, .incarnation = 9};
+	uint8_t buf[64];
+
+	begin("", 1, 0);
+	pbox_worker_join_asked(one.w, true);
+	silent_till_asked(PBOX_HELLO);
+	silent_till_asked(PBOX_HELLO);
+	answer(PBOX_RETRY, buf, pbox_retry_encode(buf, sizeof(buf), &retry));
+	silent_till_asked(PBOX_JOIN);
+	silent_till_asked(PBOX_JOIN);
+	pbox_worker_join_asked(one.w, false);
+	until_join();
+	pbox_worker_destroy(one.w);
+}
+
 const struct unit_test unit_tests[] = {
+	{"asked", test_asked},
 	{"from a stranger", test_from_a_stranger},
 	{"proven", test_proven},
 	{"any numbers", test_any_numbers},

@@ -16,6 +16,7 @@ const char unit_suite[] = "worker: plans";
 
 #define WORKERS  2
 #define SLOTS    4
+#define MOST     16 /* of a test */
 #define ELEMENTS 100
 
 static const struct pbox_client_tensor tensor[] = {{.elements = ELEMENTS}};
@@ -27,12 +28,18 @@ static struct program {
 	struct pbox_worker_question q;
 	bool done, replied;
 	float in[ELEMENTS], out[ELEMENTS];
-	const uint8_t *node_in[SLOTS];
-	uint32_t weight[SLOTS];
+	const uint8_t *node_in[MOST];
+	uint32_t weight[MOST];
 } program[WORKERS];
 static uint64_t tick;
 static unsigned asked; /* WORKs that have come to the box */
 static bool mute;      /* its answers to them get lost */
+static uint8_t format; /* of pushes */
+static struct {
+	unsigned n, wide; /* contributions that leave, and in fp32; */
+	uint32_t node;    /* the last of these */
+	unsigned of;      /* the worker */
+} pushed;
 
 static bool
 watch(const struct packet *p)
@@ -42,6 +49,13 @@ watch(const struct packet *p)
 
 	if (pbox_frame_decode(p->data, p->len, true, &h, &size) != PBOX_WIRE_OK)
 		return false;
+	if (p->port != 0 && (h.type == PBOX_PUSH || h.type == PBOX_PUSHPULL) &&
+		p->worker == pushed.of) {
+		pushed.n++;
+		pushed.wide += h.format == PBOX_FMT_FP32;
+		if (h.format == PBOX_FMT_FP32)
+			pushed.node = h.base;
+	}
 	asked += p->port != 0 && h.type == PBOX_WORK && (h.flags & PBOX_F_RETX) == 0;
 	return mute && p->port == 0 && h.type == PBOX_WORK_OK;
 }
@@ -101,15 +115,15 @@ question(unsigned i, enum pbox_worker_asks kind, uint32_t round)
 static void
 declare(unsigned i)
 {
-	static const struct pbox_client_table table = {.size = sizeof(table),
+	static struct pbox_client_table table = {.size = sizeof(table),
 		.mode = PBOX_MODE_OPTIMISER,
 		.op = PBOX_OP_SUM,
 		.optimiser = PBOX_OPT_SGD,
-		.push_format = PBOX_FMT_FP32,
 		.pull_format = PBOX_FMT_FP32,
 		.n = 1,
 		.tensors = tensor};
 
+	table.push_format = format;
 	program[i].declaration = (struct pbox_worker_declaration){.what = &table};
 	pbox_worker_declare(peer[i].w, &program[i].declaration);
 	peer[i].due = world.now;
@@ -123,8 +137,8 @@ submit(unsigned i, unsigned kind)
 
 	free(p->op);
 	p->op = calloc(1, sizeof(*p->op) + sizeof(p->op->e[0]));
-	CU_ASSERT_FATAL(p->op != NULL && nodes <= SLOTS);
-	for (unsigned k = 0; k < SLOTS; k++) {
+	CU_ASSERT_FATAL(p->op != NULL && nodes <= MOST);
+	for (unsigned k = 0; k < MOST; k++) {
 		p->node_in[k] = (const uint8_t *)p->in;
 		p->weight[k] = 1;
 	}
@@ -162,13 +176,15 @@ round_of_both(void)
 
 /* Both know their slots, and the model is there. */
 static void
-begin(void)
+begin_with(unsigned slots, uint8_t push_format)
 {
+	format = push_format;
+	memset(&pushed, 0, sizeof(pushed));
 	memset(program, 0, sizeof(program));
 	asked = 0;
 	mute = false;
 	peers_begin(&(struct peers_conf){.workers = WORKERS,
-		.slots = SLOTS,
+		.slots = slots,
 		.path_known = true,
 		.policy = PBOX_POLICY_REASSIGN});
 	peers_lose = watch;
@@ -191,6 +207,18 @@ begin(void)
 	peers_set_lr(0, &tick);
 	submit(0, PBOX_CLIENT_INIT);
 	await(0);
+}
+
+static void
+begin_in(uint8_t push_format)
+{
+	begin_with(SLOTS, push_format);
+}
+
+static void
+begin(void)
+{
+	begin_in(PBOX_FMT_FP32);
 }
 
 static void
@@ -306,6 +334,55 @@ test_steal(void)
 	end();
 }
 
+/* A worker of 8 slots, one node, gives up the last one: what is left is more nodes than it ever had, and each has its codes. */
+static void
+test_gives_up_in_codes(void)
+{
+	struct pbox_task wish = {.round = 1, .wish = 1, .first = MOST - 1, .end = MOST};
+	uint8_t payload[PBOX_TASK_MOST];
+	struct rx_frame f = {.hdr = {.type = PBOX_TASK}, .payload = payload};
+
+	begin_with(MOST, PBOX_FMT_INT8);
+	f.hdr.length = (uint16_t)pbox_task_encode(payload, sizeof(payload), &wish);
+	CU_ASSERT(pbox_worker_slot_begin(peer[1].w, 1, MOST / 2, world.now));
+	CU_ASSERT(task_frame(peer[1].w->box[0], &f));
+	CU_ASSERT(!pbox_worker_slot_begin(peer[1].w, 1, MOST - 1, world.now));
+	UNIT_EQ_U64(pbox_worker_table_nodes(peer[1].w, program[1].table), 3);
+	pushed.of = 1;
+	submit(1, PBOX_CLIENT_PUSHPULL);
+	run_for(10 * MS);
+	CU_ASSERT(pushed.n >= 3);
+	UNIT_EQ_U64(pushed.wide, 0);
+	end();
+}
+
+/* What a worker gets within a round others may have brought: it goes in fp32, and what was its own as codes. In the next round all that it has is
+ * its own. */
+static void
+test_gained(void)
+{
+	static const struct pbox_slot_range own[] = {{0, 2}}, more[] = {{0, 2}, {3, 4}};
+
+	begin_in(PBOX_FMT_INT8);
+	memset(&pushed, 0, sizeof(pushed));
+	CU_ASSERT_EQUAL(pbox_worker_gain(peer[0].w, more, 2), 0);
+	submit(0, PBOX_CLIENT_PUSHPULL);
+	while (!program[0].done)
+		step();
+	/* the engine knows nothing of that slot, and refuses it */
+	CU_ASSERT_EQUAL(program[0].op->code, PBOX_C_REFUSED);
+	CU_ASSERT(pushed.wide > 0 && pushed.n > pushed.wide);
+	UNIT_EQ_U64(pushed.node, 3);
+	CU_ASSERT_EQUAL(pbox_worker_gain(peer[0].w, own, 1), 0);
+	memset(&pushed, 0, sizeof(pushed));
+	round_of_both();
+	CU_ASSERT_EQUAL(question(0, PBOX_WORKER_TURN, 2), PBOX_C_OK);
+	round_of_both();
+	CU_ASSERT(pushed.n >= 2);
+	UNIT_EQ_U64(pushed.wide, 0);
+	end();
+}
+
 /* The box was started again (R15.8a): one worker asks about a round that all fragments have finished, and owns in the round in progress what
  * it had. It hears of that round, and goes on to have its slots in the one before. */
 static void
@@ -357,10 +434,12 @@ test_shut(void)
 
 const struct unit_test unit_tests[] = {
 	{"a round has ended", test_turns},
+	{"slots that are got within a round", test_gained},
 	{"a report that is wrong", test_late_report},
 	{"a silent box", test_silent_box},
 	{"a wrong time", test_wrong_time},
 	{"steal", test_steal},
+	{"what is left in codes", test_gives_up_in_codes},
 	{"a round that is over", test_round_over},
 	{"shut", test_shut},
 	{NULL, NULL},

@@ -42,6 +42,7 @@ def main():
     p.add_argument("--timeout", type=float, default=200)
     p.add_argument("--large", type=int, help="elements of one more tensor, which some box must refuse")
     p.add_argument("--join-timeout", type=float, default=60)
+    p.add_argument("--done", type=int, default=0, metavar="N", help="it takes the place of a process that was killed after N rounds")
     a = p.parse_args()
     mode, _, pull = a.mode.partition(".")
     digest = hashlib.sha256()
@@ -50,16 +51,22 @@ def main():
         c = pbox.Client(a.box, "test", a.secret, a.worker, a.workers, timeout=a.timeout, policy=a.policy,
                         join_timeout=a.join_timeout, threads=a.threads)
         if mode == "allreduce":
-            t = c.declare(tensors, op="sum")
+            t = c.declare(tensors, op="sum", first_round=a.done + 1 if a.done else 0)
         else:
-            t = c.declare(tensors, mode="optimiser", optimiser=mode, op="mean", pull=pull or "fp32")
-            t.set_hyper(lr=0.125)
-            if a.worker == 0:
+            t = c.declare(tensors, mode="optimiser", optimiser=mode, op="mean", pull=pull or "fp32",
+                          first_round=a.done + 1 if a.done else 0)
+            if not a.done:
+                t.set_hyper(lr=0.125)
+            if a.worker == 0 and not a.done:
                 t.init(numbers(7)).wait()
         grads = [numbers(100 * k + a.worker) for k in range(3)]
         out = [array.array("H", bytes(2 * n)) if pull else array.array("f", bytes(4 * n)) for n in SIZES]
-        votes, vote = c.declare([("stop", 1)], op="sum") if a.until else None, array.array("f", [0])
-        for r in itertools.count() if a.until else range(a.rounds):
+        # its round may have been counted without the vote that follows it
+        votes = c.declare([("stop", 1)], op="sum", first_round=max(a.done, 1) if a.done else 0) if a.until else None
+        vote = array.array("f", [0])
+        if votes and a.done:
+            votes.pushpull([vote], [vote]).wait()
+        for r in itertools.count(a.done) if a.until else range(a.done, a.rounds):
             if mode != "allreduce" and r == (a.rounds // 2 if a.change is None else a.change):
                 t.set_hyper(lr=0.0625)
             t.pushpull(grads[r % 3], out).wait()

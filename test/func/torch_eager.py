@@ -35,8 +35,8 @@ def train(args, rank, again=False):
     torch.manual_seed(rank)  # worker 0's parameters count
     model = nn.Sequential(nn.Linear(40, 200), nn.ReLU(), nn.Linear(200, 10))
     inner = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.5)
-    opt = pbox.torch.Eager(inner, staleness=args.staleness, bound=args.bound, job=args.job, worker=rank, workers=args.workers,
-                           policy=args.policy, lease=args.lease, timeout=args.timeout, resume=again or None)
+    opt = pbox.torch.Eager(inner, staleness=args.staleness, bound=args.bound, push=args.push, pull=args.pull, job=args.job,
+                           worker=rank, workers=args.workers, policy=args.policy, lease=args.lease, timeout=args.timeout, resume=again or None)
     if again:
         say("back", rank, opt.steps)
     dies = args.die == rank and not again
@@ -124,6 +124,8 @@ def main():
     p.add_argument("--steps", type=int, default=120)
     p.add_argument("--lr", type=float, default=0.1)
     p.add_argument("--staleness", default="rel")
+    p.add_argument("--push", default="fp32")
+    p.add_argument("--pull", default="fp32")
     p.add_argument("--pause", type=float, default=0.0)
     p.add_argument("--die", type=int, default=-1)
     p.add_argument("--back", action="store_true", help="another process goes on for the one that dies")

@@ -117,6 +117,11 @@ def train(args, n, rank, opt, model, data, pause):
                 break
     if args.ahead and n > 0:
         say("ahead", rank, ahead)
+    if args.loss:
+        model.eval()
+        with torch.no_grad():
+            x, y = (torch.stack(c) for c in zip(*((data[i][0], torch.as_tensor(data[i][1])) for i in range(min(512, len(data))))))
+            say("loss", rank, f"{F.cross_entropy(model(x), y):.5f}")
     say("digest", n, rank, digest(model))
 
 
@@ -146,7 +151,7 @@ def worker(args, n, rank, data, pause):
     model = network()
     of = [float(x) for x in args.ahead_of.split("@")] if args.ahead_of else [-1, 0]
     opt = pbox.torch.SGD(model.parameters(), lr=args.lr, momentum=args.momentum, slots=args.slots, worker=rank, workers=n,
-                         job=args.job, policy="reassign", timeout=60.0, left=60.0, send_early=args.early, steal=args.steal and rank != args.but, ahead=of[1] if rank == of[0] else args.ahead)
+                         job=args.job, policy="reassign", timeout=60.0, left=60.0, send_early=args.early, steal=args.steal and rank != args.but, push=args.push, ahead=of[1] if rank == of[0] else args.ahead)
     if args.early:
         watch_leave(model, opt, rank)
     began = time.monotonic()
@@ -178,6 +183,8 @@ def main():
     p.add_argument("--fate", default="", help="thief@RANK, victim@RANK: it dies by SIGKILL when it has stolen slots, or lost some")
     p.add_argument("--slow", default="", help="random, or RANK@FIRST-LAST*TIMES,...: it sleeps so many times as long in these rounds")
     p.add_argument("--early", action="store_true")
+    p.add_argument("--push", default="fp32")
+    p.add_argument("--loss", action="store_true", help="prints `loss RANK LOSS` of the first samples at the end")
     p.add_argument("--slots", type=int, default=32)
     p.add_argument("--batch", type=int, default=64)
     p.add_argument("--rounds", type=int, default=8)

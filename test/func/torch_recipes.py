@@ -30,7 +30,7 @@ RECIPES = {}
 REFUSED = set("""
 plateau_on_local_losses frozen_later a_branch_that_is_never_used_with_decay branches_by_turns_with_momentum a_branch_that_begins_late
 stored_differently step_left_out_by_one all_reduce_of_other_sizes clip_norm_is_found clamped_weights clamped_weights_by_data
-loaded_after_making too_many_param_groups amsgrad unknown_argument binary64 group_added_later sparse
+loaded_after_making too_many_param_groups amsgrad unknown_argument binary64 group_added_with_max_norm sparse
 """.split())
 
 
@@ -703,8 +703,8 @@ bad("too_many_param_groups", lambda c: pbox.torch.SGD(
 bad("amsgrad", lambda c: pbox.torch.Adam(mlp().parameters(), amsgrad=True, client=c), "amsgrad")
 bad("unknown_argument", lambda c: pbox.torch.SGD(mlp().parameters(), 0.1, client=c, eta=1), "eta")
 bad("binary64", lambda c: pbox.torch.SGD(mlp().double().parameters(), 0.1, client=c), "float64")
-bad("group_added_later", lambda c: pbox.torch.SGD(mlp().parameters(), 0.1, client=c)
-    .add_param_group({"params": list(mlp().parameters())}), "cannot be added")
+bad("group_added_with_max_norm", lambda c: pbox.torch.SGD(mlp().parameters(), 0.1, client=c, max_norm=1.0)
+    .add_param_group({"params": list(mlp().parameters())}), "all parameters have one norm")
 
 
 @recipe

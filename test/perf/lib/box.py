@@ -153,7 +153,7 @@ def perf_batch(bed, build, address, arguments, seconds=120, job="perf", local=1,
                workers=None):
     """pbox-perf once in each worker's namespace, all for one job; what each has printed.
 
-    local: workers in each namespace. own: arguments of worker i. workers: in so many namespaces,
+    address: of the box, or a function of i. local: workers in each namespace. own: arguments of worker i. workers: in so many namespaces,
     not in all. Any failure or wrong element is an exception."""
     children = []
     workers = workers or bed.workers
@@ -162,7 +162,8 @@ def perf_batch(bed, build, address, arguments, seconds=120, job="perf", local=1,
             for i in range(workers):
                 with open(os.path.join(d, f"{i}.json"), "wb") as out:
                     children.append(bed.start(
-                        f"w{i}", [os.path.join(build, "app/perf/pbox-perf"), address, "--job",
+                        f"w{i}", [os.path.join(build, "app/perf/pbox-perf"),
+                                  address(i) if callable(address) else address, "--job",
                                   job, "--workers", str(workers * local), "--worker",
                                   str(i * local), "--local", str(local),
                                   "--quiet", "--json", *map(str, arguments),

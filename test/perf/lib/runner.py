@@ -20,7 +20,7 @@ import environment
 
 TOP = environment.TOP
 PERF = os.path.join(TOP, "test", "perf")
-ORDER = ["kernels", "box", "wire", "shaped", "bits", "latency", "compare", "server", "tester", "watch", "lossy", "floor"]
+ORDER = ["kernels", "box", "wire", "shaped", "racks", "bits", "phases", "latency", "compare", "server", "tester", "watch", "lossy", "floor"]
 # "readme" is these, and their figures are written into README.md
 README = ["box", "compare", "wire", "shaped", "lossy"]
 # seconds: more than ten times what each takes on two cores

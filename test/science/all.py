@@ -1,0 +1,216 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""All experiments, one after the other, and their figures in doc/science.md.
+
+Each begins when the machine is quiet, and its JSON says what disturbed it: the load before it, and the CPU time that others took while it ran.
+With --write the tables of the page, between its comments, are these runs' figures, and the one on top has what each paper claims.
+"""
+
+import argparse
+import json
+import os
+import re
+import resource
+import statistics
+import subprocess
+import sys
+import textwrap
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.dirname(os.path.dirname(HERE))
+PAGE = os.path.join(TOP, "doc", "science.md")
+FIGURES = os.path.join(TOP, "doc", "figures")
+COLUMNS = 126  # of the page
+QUIET = 1.0  # load average
+# options of each, and those of --quick in their place
+EXPERIMENTS = {
+    "hps": (["--runs", "5", "--figure", os.path.join(FIGURES, "hps.svg")], ["--quick"]),
+    "eager": (["--figure", os.path.join(FIGURES, "eager.svg")], ["--quick", "--only", "iteration"]),
+    "ssp": ([], ["--quick"]),
+    "rates": ([], ["--quick"]),
+    "bits": (["--rounds", "500"], ["--quick", "--methods", "fp32,int8,mxfp4"]),
+    "psld": ([], ["--quick"]),
+    "moves": ([], ["--quick", "--only", "sgd"]),
+}
+
+
+def busy():
+    """CPU seconds of the whole machine, without those that idled or waited for a disk."""
+    with open("/proc/stat", encoding="ascii") as f:
+        user, nice, system, _idle, _wait, irq, softirq = map(int, f.readline().split()[1:8])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
+def own():
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in used)
+
+
+def await_quiet(seconds):
+    end = time.monotonic() + seconds
+    while os.getloadavg()[0] >= QUIET and time.monotonic() < end:
+        time.sleep(5)
+    return os.getloadavg()[0]
+
+
+def command(name, options):
+    return " ".join(["test/science/run", name] + [os.path.relpath(o, TOP) if o.startswith(TOP) else o for o in options])
+
+
+def run(name, args):
+    """(JSON, what it printed) of one experiment."""
+    options = EXPERIMENTS[name][1 if args.quick else 0]
+    path = os.path.join(args.json, name + ".json")
+    if os.path.exists(path):
+        os.unlink(path)
+    load = await_quiet(0 if args.quick else args.patience)
+    print(f"{command(name, options)} (load {load:.1f})", file=sys.stderr, flush=True)
+    began, busy_before, own_before = time.monotonic(), busy(), own()
+    done = subprocess.run(["/usr/bin/python3", os.path.join(HERE, name, "bench"), *options, "--build", args.build, "--json", path],
+                          stdout=subprocess.PIPE, text=True, check=False)
+    seconds = time.monotonic() - began
+    if done.returncode != 0:
+        return None, f"status {done.returncode}"
+    with open(path, encoding="utf-8") as f:
+        got = json.load(f)
+    # the boxes' cores and the kernel's threads that serve them are own as well, where they are children
+    got["disturbed"] = {"load_before": round(load, 2), "seconds": round(seconds),
+                        "cpu_seconds_of_others": round(max(0.0, busy() - busy_before - (own() - own_before)), 1)}
+    got["command"] = command(name, options)
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(got, f, indent=1)
+    return got, done.stdout.rstrip()
+
+
+# ---- what the papers claim: (claim, the paper's figure, ours, its bound, runs) of each experiment's JSON
+
+def by_plan(d):
+    for r in d["speeds"]:
+        if r["least"]:
+            yield (f"by plan against an equal split, speeds {r['case']}", "1.4 to 3.5", f"{r['speedup']:.2f}", r["bound"], len(r["plan_all_ms"]))
+        for a in r["ahead"]:
+            yield (f"the same, `ahead={a['share']}`", "", f"{a['speedup']:.2f}", a["bound"], len(a["all_ms"]))
+
+
+def eagerly(d):
+    if "iteration" in d:
+        yield ("less time an iteration, eager against push then pull", "54 %", f"{100 * d['iteration']['less_than_then']:.0f} %", "54.5 %",
+               len(d["iteration"]["all_ms"]["bsp"]))
+    if "curve" in d:
+        first, got = (d["curve"]["runs"][m] for m in ("bsp-then", "eager:rel"))
+        if all(s for s, _ in first + got):
+            times = [a / b for (a, _), (b, _) in zip(first, got)]
+            yield ("faster to a loss, eager against the usual synchronisation", "2.86",
+                   f"{statistics.mean(times):.2f} ({min(times):.2f} to {max(times):.2f})", "", f"{len(times)} seeds")
+
+
+def saved(d):
+    rules = ("inv", "inv_n", "rel", "known")
+    for which, text in ((0, "each rule with its own learning rate"), (1, "all with the rate that is the best without one")):
+        least = []
+        for c in d["confirmed"]:
+            none = [x[which] for x in c["seeds"]["none"]]
+            for r in rules:
+                got = [x[which] for x in c["seeds"][r]]
+                if all(none) and all(got):
+                    least.append((statistics.mean(1 - b / a for a, b in zip(none, got)), r))
+        if least:
+            best = max(least)
+            yield (f"fewer updates by rates by staleness, the best of {len(d['confirmed'])} cells, {text}", "37 %", f"{100 * best[0]:.0f} % (`{best[1]}`)",
+                   "", f"{len(d['confirmed'][0]['seeds']['none'])} seeds")
+
+
+def balanced(d):
+    med = {k: statistics.median(v["round_ms"]) for k, v in d["cases"].items()}
+    for case, bound in (("balance", 2.24), ("balance, a spare", 2.58)):
+        if case in med:
+            yield (f"a slow box: {case} against static", "2.86", f"{med['static'] / med[case]:.2f}", bound, len(d["cases"][case]["round_ms"]))
+
+
+def moved(d):
+    for name, at in d["cases"].items():
+        stalls = sorted(s / x["round"] for x in at["runs"] for s in x["stalls"])
+        yield (f"moves: the stall of 99.9 % of the rounds, in rounds, {name}", "", f"{stalls[min(len(stalls) - 1, int(.999 * len(stalls)))]:.2f}", "",
+               f"{len(stalls)} rounds")
+
+
+def narrow(d):
+    for r in d["rows"]:
+        if r["method"] in ("int8", "mxfp4") and "difference" in r:
+            yield (f"loss by {r['method']} both ways against fp32", "", f"{100 * r['difference']:+.2f} % ({100 * r['error_of_mean']:.2f})", "",
+                   f"{len(r['differences'])} seeds")
+
+
+CLAIMS = {"hps": by_plan, "eager": eagerly, "rates": saved, "psld": balanced, "moves": moved, "bits": narrow}
+
+
+def table_of_claims(results):
+    lines = ["| claim | paper | PBox | bound | runs | revision | command |", "|---|---|---|---|---|---|---|"]
+    for name, claims in CLAIMS.items():
+        if name in results:
+            d = results[name]
+            revision = d["environment"]["revision"][:8] + (" + changes" if d["environment"]["modified"] else "")
+            lines += ["| " + " | ".join(map(str, [*row, revision, f"`{d['command']}`"])) + " |" for row in claims(d)]
+    return "\n".join(lines)
+
+
+def where(d):
+    env, by = d["environment"], d["disturbed"]
+    return (f"*`{d['command']}`; {env['date'][:10]}, revision {env['revision'][:8]}{' + changes' if env['modified'] else ''}, {env['cpu']['online']} CPUs "
+            f"{env['cpu']['model']}; load {by['load_before']} before, others took {by['cpu_seconds_of_others']:.0f} CPU seconds of {by['seconds']} s.*")
+
+
+def narrow_lines(text):
+    """Lines of at most COLUMNS, but rows of tables."""
+    return "\n".join(x if x.startswith("|") else textwrap.fill(x, COLUMNS, break_long_words=False, break_on_hyphens=False) for x in text.split("\n"))
+
+
+def replaced(text, name, new):
+    """The page with what is between the comments of a name replaced."""
+    got, n = re.subn(rf"(<!-- {name}: [^\n]*-->\n)(.*?)(\n<!-- end -->)", lambda m: m.group(1) + "\n" + new + "\n" + m.group(3), text, flags=re.S)
+    if n != 1:
+        raise SystemExit(f"{os.path.relpath(PAGE, TOP)}: {n} places between '<!-- {name}: ... -->' and '<!-- end -->', needed is one")
+    return got
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("name", nargs="*", help="only these, in this order; default: " + " ".join(EXPERIMENTS))
+    p.add_argument("--build", default=os.environ.get("PBOX_BUILD", os.path.join(TOP, "build")), help="default: build")
+    p.add_argument("--quick", action="store_true", help="shows in five minutes that all works; their figures mean nothing")
+    p.add_argument("--write", action="store_true", help="put the tables into doc/science.md, and figures into doc/figures")
+    p.add_argument("--patience", type=int, default=600, metavar="SECONDS", help="to wait for a load below 1 before each; default: %(default)s")
+    p.add_argument("--json", metavar="FOLDER", default=os.path.join(TOP, "build", "science"), help="of the JSON of each; default: build/science")
+    args = p.parse_args()
+    if unknown := [n for n in args.name if n not in EXPERIMENTS]:
+        p.error(f"no experiment '{unknown[0]}'; there are: {' '.join(EXPERIMENTS)}")
+    if args.write and args.quick:
+        p.error("--write is not for --quick, whose figures mean nothing")
+    os.makedirs(args.json, exist_ok=True)
+    results, failed = {}, []
+    for name in args.name or EXPERIMENTS:
+        got, said = run(name, args)
+        print(f"## {name}\n\n{said}\n", flush=True)
+        if got is None:
+            failed.append(name)
+        else:
+            results[name] = (got, said)
+    claims = table_of_claims({n: d for n, (d, _) in results.items()})
+    print(claims)
+    if args.write:
+        with open(PAGE, encoding="utf-8") as f:
+            text = f.read()
+        for name, (d, said) in results.items():
+            text = replaced(text, name, narrow_lines(said + "\n\n" + where(d)))
+        if not args.name and not failed:
+            text = replaced(text, "claims", claims)
+        with open(PAGE, "w", encoding="utf-8") as f:
+            f.write(text)
+    if failed:
+        sys.exit("failed: " + " ".join(failed))
+
+
+if __name__ == "__main__":
+    main()

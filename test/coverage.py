@@ -24,7 +24,7 @@ SUITES = ["unit", "golden", "sim", "fuzz", "func"]
 OPTIONS = ["-Dbuildtype=debug", "-Db_coverage=true", "-Dfuzzers=true", "-Dc_args=-fprofile-update=atomic"]
 # tests of speed and of what gets installed run nothing of lib/ that others do not
 LEFT_OUT = {"hardening", "bench_box", "bench_instructions", "perf_models", "perf_run", "docs_commands",
-            "quickstart_interrupt"}
+            "quickstart_interrupt", "quickstart_racks"}
 
 
 def forget(directory):

@@ -10,7 +10,8 @@ one test (0 passed, 77 skipped):
 Programs run side by side: most of them wait for timers and for other processes. durations.json says how long each
 takes, and how much of that on a CPU. Sleepers begin first, the longest before the others, as many as fit: half of the CPUs
 is what all of them may want together. They are no reason not to start another program. Of the others two always run, more as
-long as the CPUs have time left, so that neighbours of the machine do not starve them. Those that measure (ALONE) run one
+long as the CPUs have time left, so that neighbours of the machine do not starve them. Where more processes want each CPU than
+Crowd.MOST, no sleeper begins, and of the others one runs: on a slow machine the same programs want more of it than the file says. Those that measure (ALONE) run one
 after the other, when nothing else of ours does.
 
 A program of processes or threads in real time (in_real_time()) that failed beside others runs once more, alone, after all
@@ -200,6 +201,24 @@ class Idle:
         return bool(before) and total > before[1] and (idle - before[0]) / (total - before[1]) > 0.1
 
 
+class Crowd:
+    """Whether processes wait for CPUs in a crowd: boxes poll, and each that waits makes all others' time longer, and so their polling."""
+
+    MOST = 4  # that want each CPU, on the average of some ten seconds
+    PERIOD, KEEPS = 0.3, 0.97
+
+    def __init__(self, cpus):
+        self.most, self.at, self.mean = self.MOST * cpus, 0.0, 0.0
+
+    def is_there(self):
+        now = time.monotonic()
+        if now - self.at >= self.PERIOD:
+            self.at = now
+            with open("/proc/loadavg", encoding="ascii") as f:
+                self.mean += (int(f.read().split()[3].split("/")[0]) - self.mean) * (1 - self.KEEPS)
+        return self.mean > self.most
+
+
 class Durations:
     """What durations.json says of programs; one that it does not know takes no time, all of it on a CPU."""
 
@@ -266,6 +285,7 @@ class Pool:
         self.cpus = len(os.sched_getaffinity(0))
         self.changed = threading.Condition()
         self.idle = Idle()
+        self.crowd = Crowd(self.cpus)
 
     def sleeps(self, program):
         return self.jobs > 1 and not program.then and self.durations.sleeps(program.name)
@@ -309,10 +329,12 @@ class Pool:
         if not self.sleepers or self.asleep >= self.SLEEPERS * self.jobs or time.monotonic() - self.begun < self.BETWEEN:
             return False
         load = self.durations.load(self.sleepers[0][2].name)
-        return self.asleep == 0 or (self.slept + load <= self.cpus / 2 and memory_left())
+        return self.asleep == 0 or (not self.crowd.is_there() and self.slept + load <= self.cpus / 2 and memory_left())
 
     def room(self):
         """Whether one more program that computes may begin."""
+        if self.crowd.is_there():
+            return self.busy == 0
         return self.busy < min(self.ALWAYS, self.jobs) or (self.busy < self.jobs and self.idle.enough())
 
     def next(self):

@@ -282,16 +282,22 @@ static int
 submit_data(
 	struct worker *w, unsigned first, unsigned n, uint8_t priority, pbox_client_handle *handle)
 {
-	const struct pbox_client_io *io = &w->io[first];
+	struct pbox_client_op op = {.size = sizeof(op),
+		.table = w->table,
+		.kind = PBOX_CLIENT_PUSHPULL,
+		.io = &w->io[first],
+		.n = n,
+		.weight = w->weight[0],
+		.priority = priority,
+		.by_nodes = w->p->o.slots != 0,
+		.nodes = w->nodes,
+		.node_in = w->push,
+		.node_weight = w->weight};
 
-	if (w->p->o.slots == 0)
-		return pbox_client_submit(w->c, w->table, PBOX_CLIENT_PUSHPULL, io, n, priority,
-			w->weight[0], handle, &w->err);
-	for (unsigned k = 0; k < w->nodes; k++)
+	for (unsigned k = 0; op.by_nodes && k < w->nodes; k++)
 		for (unsigned i = 0; i < n; i++)
 			w->push[k * n + i] = node_in(w, k, w->p->m.first[first + i]);
-	return pbox_client_submit_nodes(w->c, w->table, PBOX_CLIENT_PUSHPULL, io, n, w->push,
-		w->weight, w->nodes, priority, handle, &w->err);
+	return pbox_client_submit(w->c, &op, handle, &w->err);
 }
 
 static int
@@ -319,14 +325,19 @@ exchange_data(struct worker *w, unsigned data_round)
 static int
 exchange(struct worker *w, unsigned data_round)
 {
-	struct pbox_client_io io = {0, &w->vote, &w->votes};
+	const struct pbox_client_io io = {0, &w->vote, &w->votes};
+	const struct pbox_client_op vote = {.size = sizeof(vote),
+		.table = w->vote_table,
+		.kind = PBOX_CLIENT_PUSHPULL,
+		.io = &io,
+		.n = 1,
+		.weight = 1};
 	pbox_client_handle h;
 	int rc, voted;
 
 	if (!uses_votes(&w->p->o))
 		return exchange_data(w, data_round);
-	rc = pbox_client_submit(
-		w->c, w->vote_table, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &w->err);
+	rc = pbox_client_submit(w->c, &vote, &h, &w->err);
 	if (rc != 0)
 		return rc;
 	rc = exchange_data(w, data_round);

@@ -241,8 +241,14 @@ pbox_client_run(struct pbox_client *c, uint32_t table, enum pbox_client_kind kin
 	const struct pbox_client_io *io, unsigned n, uint32_t weight, unsigned timeout_ms,
 	struct pbox_client_error *err)
 {
+	const struct pbox_client_op op = {.size = sizeof(op),
+		.table = table,
+		.kind = kind,
+		.io = io,
+		.n = n,
+		.weight = weight};
 	pbox_client_handle handle;
-	int rc = pbox_client_submit(c, table, kind, io, n, 0, weight, &handle, err);
+	int rc = pbox_client_submit(c, &op, &handle, err);
 
 	return rc != 0 ? rc : pbox_client_wait(c, handle, timeout_ms, err);
 }

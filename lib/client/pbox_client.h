@@ -110,30 +110,21 @@ PBOX_CLIENT_API int pbox_client_set(struct pbox_client *c, uint32_t table, uint1
  * goes when all of them have been submitted for that round. All workers must submit their pushes
  * in the same order, over all tables; priorities change the order on the wire, not that of submission.
  *
- * In a job with slots a push brings `in` at the first of the worker's nodes, and zeros at the others: right for sums, but its
- * bits depend on the number of workers, and a mean divides by the number of slots. See pbox_client_submit_nodes.
+ * By nodes (op->by_nodes) the result of a push does not depend on the number of workers. Push format fp32: in a narrower one each
+ * node is rounded once, whatever it consists of. Otherwise a push in a job with slots brings `in` at the first of the worker's
+ * nodes, and zeros at the others: right for sums, but its bits depend on the number of workers, and a mean divides by the number
+ * of slots.
  *
- * @param priority  0 goes first; lower ones overtake queued fragments, not those in flight
- * @param weight    sample count of this contribution (1 where it does not matter)
- */
-PBOX_CLIENT_API int pbox_client_submit(struct pbox_client *c, uint32_t table,
-	enum pbox_client_kind kind, const struct pbox_client_io *io, unsigned n, uint8_t priority,
-	uint32_t weight, pbox_client_handle *handle, struct pbox_client_error *err);
-
-/**
- * Submit a PUSHPULL or PUSH by nodes, so that its result does not depend on the number of workers. Push format fp32: in a narrower
- * one each node is rounded once, whatever it consists of.
+ * In a table in clocks (pbox_client_table.discipline) each push is applied as soon as it comes. A PULL brings the latest parameters, and
+ * all pushes of this client that were submitted before it: those that the box had not applied yet are added to what it sent, from
+ * their `in`. Of pushes that are submitted later, while the PULL is under way, some may be in it. PUSH and PULL of one tensor do not
+ * wait for each other; pushes do, and pulls do.
  *
- * @param io      tensors, and `out` of a PUSHPULL; `in` is not looked at
- * @param in      @p nodes x @p n pointers: in[node * n + i] is the sum over that node for tensor io[i].tensor, its elements in the
- *                push format. The list is copied; the elements are the caller's, unchanged, until the operation ends
- * @param weight  sample count by node (the sum over its slots); copied
- * @param nodes   as many as pbox_client_nodes says, in its order; in a table with op 3 (weighted mean) as many as the worker has slots.
- *                Another number is PBOX_C_INVALID, and the text says which they are
+ * A PULL with a bound (op->bounded) waits for the slowest worker: then no worker is ever more than `bound` pushes ahead of what it computes on
+ * (stale synchronous parallel). It waits for a dead one too, until the job goes on without that (policy shrink), or it leaves. Pulls that wait
+ * take at most half of the window.
  */
-PBOX_CLIENT_API int pbox_client_submit_nodes(struct pbox_client *c, uint32_t table,
-	enum pbox_client_kind kind, const struct pbox_client_io *io, unsigned n,
-	const void *const *in, const uint32_t *weight, unsigned nodes, uint8_t priority,
+PBOX_CLIENT_API int pbox_client_submit(struct pbox_client *c, const struct pbox_client_op *op,
 	pbox_client_handle *handle, struct pbox_client_error *err);
 
 /**
@@ -154,7 +145,7 @@ PBOX_CLIENT_API int pbox_client_work_due(struct pbox_client *c);
  * @param round     of the last push (pbox_client_next_round() - 1)
  * @param max_norm  hyper-parameter 13 of the round, the same in all groups: the unit of what the box adds up
  * @param out       its size set; the same at all workers, bit for bit, where known is 1
- * @return 0; PBOX_C_LOST: the box was restarted, and this client pushes the round again (pbox_client_submit_again)
+ * @return 0; PBOX_C_LOST: the box was restarted, and this client pushes the round again (pbox_client_op.again)
  */
 PBOX_CLIENT_API int pbox_client_norm(struct pbox_client *c, uint32_t table, uint32_t round,
 	double max_norm, struct pbox_client_norm *out, unsigned timeout_ms,
@@ -174,30 +165,6 @@ PBOX_CLIENT_API int pbox_client_slot_begin(
  */
 PBOX_CLIENT_API int pbox_client_task(struct pbox_client *c, uint32_t table, uint32_t round,
 	uint32_t *again_ms, unsigned timeout_ms, struct pbox_client_error *err);
-/**
- * After an operation by nodes has ended with PBOX_C_MORE, and pbox_client_work() has said which slots this worker has got: push all of its nodes
- * in the same round once more. Arguments as of pbox_client_submit_nodes() with PUSHPULL.
- */
-PBOX_CLIENT_API int pbox_client_submit_again(struct pbox_client *c, uint32_t table,
-	const struct pbox_client_io *io, unsigned n, const void *const *in, const uint32_t *weight,
-	unsigned nodes, uint8_t priority, pbox_client_handle *handle,
-	struct pbox_client_error *err);
-
-/**
- * As pbox_client_submit; of a PUSH, PUSHPULL or PULL of a table in clocks (pbox_client_table.discipline) with what @p how says (NULL: nothing).
- *
- * There each push is applied as soon as it comes. A PULL brings the latest parameters, and all pushes of this client that were submitted before it:
- * those that the box had not applied yet are added to what it sent, from their `in`. Of pushes that are submitted later, while the PULL is
- * under way, some may be in it. PUSH and PULL of one tensor do not wait for each other; pushes do, and pulls do.
- *
- * A PULL with a bound (how->bounded) waits for the slowest worker: then no worker is ever more than `bound` pushes ahead of what it computes on
- * (stale synchronous parallel). It waits for a dead one too, until the job goes on without that (policy shrink), or it leaves. Pulls that wait
- * take at most half of the window.
- */
-PBOX_CLIENT_API int pbox_client_submit_how(struct pbox_client *c, uint32_t table,
-	enum pbox_client_kind kind, const struct pbox_client_io *io, unsigned n, uint8_t priority,
-	uint32_t weight, const struct pbox_client_how *how, pbox_client_handle *handle,
-	struct pbox_client_error *err);
 /** The factor that the box takes for this one: rounded to bf16, to nearest, ties to even. */
 PBOX_CLIENT_API float pbox_client_factor(float factor);
 /** How far a tensor of a table in clocks has come, as this client knows from the answers so far.

@@ -18,30 +18,14 @@ kind_name(unsigned kind)
 	return kind <= PBOX_CLIENT_GIVE ? name[kind] : "?";
 }
 
-/** What is submitted. */
-struct submit {
-	enum pbox_client_kind kind;
-	const struct pbox_client_io *io;
-	unsigned n;
-	uint8_t priority;
-	const uint32_t *weight; /* by node */
-	bool by_nodes, again;
-	unsigned nodes;
-	const void *const *in; /* nodes x n */
-	uint16_t factor;       /* of a push to a table in clocks, as bf16; 0: 1 */
-	bool pulls_ago;
-	bool bounded;
-	uint32_t bound; /* of a pull of one */
-};
-
 static int
-check_io(const struct pbox_client *c, const struct table *t, const struct submit *s,
+check_io(const struct pbox_client *c, const struct table *t, const struct pbox_client_op *o,
 	struct pbox_client_error *err)
 {
-	enum pbox_client_kind kind = s->kind;
-	const struct pbox_client_io *io = s->io;
-	unsigned n = s->n;
-	bool in = kind != PBOX_CLIENT_PULL && kind != PBOX_CLIENT_FETCH && !s->by_nodes;
+	enum pbox_client_kind kind = o->kind;
+	const struct pbox_client_io *io = o->io;
+	unsigned n = o->n;
+	bool in = kind != PBOX_CLIENT_PULL && kind != PBOX_CLIENT_FETCH && !o->by_nodes;
 	bool out = kind == PBOX_CLIENT_PUSHPULL || kind == PBOX_CLIENT_PULL ||
 		   kind == PBOX_CLIENT_FETCH;
 
@@ -108,32 +92,43 @@ nodes_text(const struct pbox_client *c, const struct table *t, char *text, size_
 }
 
 static int
-check_nodes(const struct pbox_client *c, const struct table *t, const struct submit *s,
+check_nodes(const struct pbox_client *c, const struct table *t, const struct pbox_client_op *o,
 	struct pbox_client_error *err)
 {
 	unsigned wanted = pbox_worker_table_nodes(c->w, t->t);
 	char list[256] = "";
 	const char *name;
 
-	if (s->kind > PBOX_CLIENT_PUSH)
+	if (!o->by_nodes && o->again)
+		return pbox_client_fail(
+			err, PBOX_C_INVALID, "a push once more (again) is by nodes");
+	if (!o->by_nodes)
+		return 0;
+	if (o->kind > PBOX_CLIENT_PUSH)
 		return pbox_client_fail(err, PBOX_C_INVALID,
-			"%s has no nodes: push and push-pull do", kind_name(s->kind));
-	if (s->nodes != wanted) {
+			"%s has no nodes: push and push-pull do", kind_name(o->kind));
+	if (o->again && (o->kind == PBOX_CLIENT_PUSH) != t->info.hold)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"once more goes what the round is pushed with: %s in table %u",
+			kind_name(t->info.hold ? PBOX_CLIENT_PUSH : PBOX_CLIENT_PUSHPULL),
+			t->info.number);
+	if (o->nodes != wanted) {
 		nodes_text(c, t, list, sizeof(list));
 		return pbox_client_fail(err, PBOX_C_INVALID,
 			"%u node%s given; worker %u of %u, in a job of %u slots, brings %u%s: slots %s",
-			s->nodes, s->nodes == 1 ? " is" : "s are", pbox_worker_number(c->w),
+			o->nodes, o->nodes == 1 ? " is" : "s are", pbox_worker_number(c->w),
 			pbox_worker_workers(c->w), pbox_worker_slots(c->w), wanted,
 			t->info.op == PBOX_OP_WEIGHTED_MEAN ? ", each slot by itself" : "", list);
 	}
-	if (s->weight == NULL || (s->n > 0 && s->in == NULL))
+	if (o->node_weight == NULL || (o->n > 0 && o->node_in == NULL))
 		return pbox_client_fail(err, PBOX_C_INVALID,
-			"%u nodes are given without the list of their %s", s->nodes,
-			s->weight == NULL ? "weights" : "inputs");
-	for (size_t i = 0; i < (size_t)s->nodes * s->n; i++)
-		if (s->in[i] == NULL && pbox_worker_tensor(t->t, s->io[i % s->n].tensor, &name) > 0)
+			"%u nodes are given without the list of their %s", o->nodes,
+			o->node_weight == NULL ? "weights" : "inputs");
+	for (size_t i = 0; i < (size_t)o->nodes * o->n; i++)
+		if (o->node_in[i] == NULL &&
+			pbox_worker_tensor(t->t, o->io[i % o->n].tensor, &name) > 0)
 			return pbox_client_fail(err, PBOX_C_INVALID,
-				"node %zu of tensor '%s' is without an input buffer", i / s->n,
+				"node %zu of tensor '%s' is without an input buffer", i / o->n,
 				name);
 	return 0;
 }
@@ -162,49 +157,83 @@ check_order(struct table *t, struct pbox_worker_op *op, struct pbox_client_error
 	return 0;
 }
 
+/** No worker is so many pushes behind another. */
+#define BOUND_MAX (1u << 30)
+
+/** What is for tables in clocks. */
+static int
+check_clock(const struct table *t, const struct pbox_client_op *o, struct pbox_client_error *err)
+{
+	bool push = o->factor != 0 || o->pulls_ago != 0;
+	bool clock = t->info.discipline == PBOX_DISCIPLINE_CLOCK;
+	float factor;
+
+	if (push && (!clock || o->kind > PBOX_CLIENT_PUSH))
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"a factor, and what a push was computed on, are for pushes to tables in clocks; this is a %s to table %u, which is in %s",
+			kind_name(o->kind), t->info.number,
+			pbox_discipline_name(t->info.discipline));
+	if (o->bounded && (!clock || o->kind != PBOX_CLIENT_PULL))
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"a bound is for pulls of tables in clocks; this is a %s of table %u, which is in %s",
+			kind_name(o->kind), t->info.number,
+			pbox_discipline_name(t->info.discipline));
+	factor = pbox_worker_factor(pbox_worker_factor_code(o->factor)); /* as the box has it */
+	if (!(factor >= -FLT_MAX && factor <= FLT_MAX) || (factor == 0 && o->factor != 0) ||
+		o->pulls_ago > 1)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"factor %g, pulls_ago %u: a factor is a finite number that bf16 has (1e-38 to 3e38), and pulls_ago is 0 or 1",
+			(double)o->factor, o->pulls_ago);
+	if (o->bounded > 1 || (o->bounded && o->bound >= BOUND_MAX))
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"bounded %u, bound %u: bounded is 0 or 1, and a bound is below 2^30",
+			o->bounded, o->bound);
+	return 0;
+}
+
 /** The lists of the nodes come after the entries, which each lane has. */
 static void
-op_nodes(struct op *op, unsigned lanes, const struct submit *s)
+op_nodes(struct op *op, unsigned lanes, const struct pbox_client_op *o)
 {
-	const uint8_t **in = (const uint8_t **)(void *)&op->w.e[(size_t)lanes * s->n];
-	uint32_t *weight = (uint32_t *)(void *)(in + (size_t)s->nodes * s->n);
+	const uint8_t **in = (const uint8_t **)(void *)&op->w.e[(size_t)lanes * o->n];
+	uint32_t *weight = (uint32_t *)(void *)(in + (size_t)o->nodes * o->n);
 
-	for (size_t i = 0; i < (size_t)s->nodes * s->n; i++)
-		in[i] = s->in[i];
-	memcpy(weight, s->weight, s->nodes * sizeof(*weight));
-	op->w.nodes = s->nodes;
+	for (size_t i = 0; i < (size_t)o->nodes * o->n; i++)
+		in[i] = o->node_in[i];
+	memcpy(weight, o->node_weight, o->nodes * sizeof(*weight));
+	op->w.nodes = o->nodes;
 	op->w.node_in = in;
 	op->w.node_weight = weight;
 }
 
 static struct op *
-op_new(const struct pbox_client *c, struct table *t, const struct submit *s)
+op_new(const struct pbox_client *c, struct table *t, const struct pbox_client_op *o)
 {
-	enum pbox_client_kind kind = s->kind;
-	const struct pbox_client_io *io = s->io;
-	unsigned n = s->n;
-	size_t each = c->lanes * sizeof(struct pbox_worker_entry) + s->nodes * sizeof(void *),
-	       bytes;
+	enum pbox_client_kind kind = o->kind;
+	const struct pbox_client_io *io = o->io;
+	unsigned n = o->n;
+	unsigned nodes = o->by_nodes ? o->nodes : 0;
+	size_t each = c->lanes * sizeof(struct pbox_worker_entry) + nodes * sizeof(void *), bytes;
 	struct op *op;
 
 	if (__builtin_mul_overflow((size_t)n, each, &bytes) ||
-		__builtin_add_overflow(bytes, sizeof(*op) + s->nodes * sizeof(uint32_t), &bytes))
+		__builtin_add_overflow(bytes, sizeof(*op) + nodes * sizeof(uint32_t), &bytes))
 		return NULL;
 	op = calloc(1, bytes);
 	if (op == NULL)
 		return NULL;
 	op->w.table = t->t;
 	op->w.kind = (uint8_t)kind;
-	op->w.prio = s->priority;
-	op->w.weight = s->by_nodes && s->nodes == 0 ? 0 : s->weight[0];
+	op->w.prio = o->priority;
+	op->w.weight = !o->by_nodes ? o->weight : o->nodes > 0 ? o->node_weight[0] : 0;
 	op->w.n = n;
-	op->w.again = s->again;
-	op->w.factor = s->factor;
-	op->w.pulls_ago = s->pulls_ago;
-	op->w.bounded = s->bounded;
-	op->w.bound = s->bound;
-	if (s->by_nodes)
-		op_nodes(op, c->lanes, s);
+	op->w.again = o->again != 0;
+	op->w.factor = o->factor != 0 ? pbox_worker_factor_code(o->factor) : 0;
+	op->w.pulls_ago = o->pulls_ago != 0;
+	op->w.bounded = o->bounded != 0;
+	op->w.bound = o->bound;
+	if (o->by_nodes)
+		op_nodes(op, c->lanes, o);
 	for (unsigned i = 0; i < n; i++) {
 		struct pbox_worker_entry *e = &op->w.e[i];
 
@@ -219,26 +248,32 @@ op_new(const struct pbox_client *c, struct table *t, const struct submit *s)
 	return op;
 }
 
-static int
-submit(struct pbox_client *c, uint32_t table, const struct submit *s, pbox_client_handle *handle,
-	struct pbox_client_error *err)
+int
+pbox_client_submit(struct pbox_client *c, const struct pbox_client_op *o,
+	pbox_client_handle *handle, struct pbox_client_error *err)
 {
-	struct table *t = client_table(c, table);
+	struct table *t;
 	struct op *op;
 	int rc;
 
+	if (o == NULL || o->size < sizeof(*o))
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"no operation, or its size is not sizeof(struct pbox_client_op)");
+	t = client_table(c, o->table);
 	if (t == NULL)
 		return pbox_client_fail(
-			err, PBOX_C_INVALID, "table %u has not been declared", table);
-	rc = check_io(c, t, s, err);
-	if (rc == 0 && s->by_nodes)
-		rc = check_nodes(c, t, s, err);
+			err, PBOX_C_INVALID, "table %u has not been declared", o->table);
+	rc = check_io(c, t, o, err);
+	if (rc == 0)
+		rc = check_nodes(c, t, o, err);
+	if (rc == 0)
+		rc = check_clock(t, o, err);
 	if (rc != 0)
 		return rc;
-	op = op_new(c, t, s);
+	op = op_new(c, t, o);
 	if (op == NULL)
 		return pbox_client_fail(
-			err, PBOX_C_MEMORY, "no memory for an operation on %u tensors", s->n);
+			err, PBOX_C_MEMORY, "no memory for an operation on %u tensors", o->n);
 	pthread_mutex_lock(&c->lock);
 	if (c->closing || c->fatal.code != 0)
 		rc = c->closing ? pbox_client_fail(err, PBOX_C_CLOSED, "the client was closed")
@@ -263,111 +298,8 @@ submit(struct pbox_client *c, uint32_t table, const struct submit *s, pbox_clien
 	return 0;
 }
 
-int
-pbox_client_submit(struct pbox_client *c, uint32_t table, enum pbox_client_kind kind,
-	const struct pbox_client_io *io, unsigned n, uint8_t priority, uint32_t weight,
-	pbox_client_handle *handle, struct pbox_client_error *err)
-{
-	const struct submit s = {
-		.kind = kind, .io = io, .n = n, .priority = priority, .weight = &weight};
-
-	return submit(c, table, &s, handle, err);
-}
-
 float
 pbox_client_factor(float factor)
 {
 	return pbox_worker_factor(pbox_worker_factor_code(factor));
-}
-
-/** No worker is so many pushes behind another. */
-#define BOUND_MAX (1u << 30)
-
-/** What it says goes to the operation. */
-static int
-take_how(const struct pbox_client *c, uint32_t table, const struct pbox_client_how *how,
-	struct submit *s, struct pbox_client_error *err)
-{
-	struct pbox_client_how h = {0};
-	const struct table *t = client_table((struct pbox_client *)(uintptr_t)c, table);
-	bool push, clock;
-	float factor;
-
-	memcpy(&h, how, how->size < sizeof(h) ? how->size : sizeof(h));
-	push = h.factor != 0 || h.pulls_ago != 0;
-	if (t == NULL || (!push && h.bounded == 0))
-		return 0;
-	clock = t->info.discipline == PBOX_DISCIPLINE_CLOCK;
-	if (push && (!clock || s->kind > PBOX_CLIENT_PUSH))
-		return pbox_client_fail(err, PBOX_C_INVALID,
-			"a factor, and what a push was computed on, are for pushes to tables in clocks; this is a %s to table %u, which is in %s",
-			kind_name(s->kind), table, pbox_discipline_name(t->info.discipline));
-	if (h.bounded != 0 && (!clock || s->kind != PBOX_CLIENT_PULL))
-		return pbox_client_fail(err, PBOX_C_INVALID,
-			"a bound is for pulls of tables in clocks; this is a %s of table %u, which is in %s",
-			kind_name(s->kind), table, pbox_discipline_name(t->info.discipline));
-	factor = pbox_worker_factor(pbox_worker_factor_code(h.factor)); /* as the box has it */
-	if (!(factor >= -FLT_MAX && factor <= FLT_MAX) || (factor == 0 && h.factor != 0) ||
-		h.pulls_ago > 1)
-		return pbox_client_fail(err, PBOX_C_INVALID,
-			"factor %g, pulls_ago %u: a factor is a finite number that bf16 has (1e-38 to 3e38), and pulls_ago is 0 or 1",
-			(double)h.factor, h.pulls_ago);
-	if (h.bounded > 1 || h.bound >= BOUND_MAX)
-		return pbox_client_fail(err, PBOX_C_INVALID,
-			"bounded %u, bound %u: bounded is 0 or 1, and a bound is below 2^30",
-			h.bounded, h.bound);
-	s->factor = h.factor != 0 ? pbox_worker_factor_code(h.factor) : 0;
-	s->pulls_ago = h.pulls_ago != 0;
-	s->bounded = h.bounded != 0;
-	s->bound = h.bound;
-	return 0;
-}
-
-int
-pbox_client_submit_how(struct pbox_client *c, uint32_t table, enum pbox_client_kind kind,
-	const struct pbox_client_io *io, unsigned n, uint8_t priority, uint32_t weight,
-	const struct pbox_client_how *how, pbox_client_handle *handle,
-	struct pbox_client_error *err)
-{
-	struct submit s = {.kind = kind, .io = io, .n = n, .priority = priority, .weight = &weight};
-	int rc = how != NULL ? take_how(c, table, how, &s, err) : 0;
-
-	return rc != 0 ? rc : submit(c, table, &s, handle, err);
-}
-
-int
-pbox_client_submit_nodes(struct pbox_client *c, uint32_t table, enum pbox_client_kind kind,
-	const struct pbox_client_io *io, unsigned n, const void *const *in, const uint32_t *weight,
-	unsigned nodes, uint8_t priority, pbox_client_handle *handle, struct pbox_client_error *err)
-{
-	const struct submit s = {.kind = kind,
-		.io = io,
-		.n = n,
-		.priority = priority,
-		.weight = weight,
-		.by_nodes = true,
-		.nodes = nodes,
-		.in = in};
-
-	return submit(c, table, &s, handle, err);
-}
-
-int
-pbox_client_submit_again(struct pbox_client *c, uint32_t table, const struct pbox_client_io *io,
-	unsigned n, const void *const *in, const uint32_t *weight, unsigned nodes, uint8_t priority,
-	pbox_client_handle *handle, struct pbox_client_error *err)
-{
-	const struct table *t = client_table(c, table);
-	const struct submit s = {
-		.kind = t != NULL && t->info.hold ? PBOX_CLIENT_PUSH : PBOX_CLIENT_PUSHPULL,
-		.io = io,
-		.n = n,
-		.priority = priority,
-		.weight = weight,
-		.by_nodes = true,
-		.again = true,
-		.nodes = nodes,
-		.in = in};
-
-	return submit(c, table, &s, handle, err);
 }

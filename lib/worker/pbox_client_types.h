@@ -94,7 +94,7 @@ struct pbox_client_conf {
 	const char *run;
 	/** Slots of the job: shares of each round's work (micro-batches), `workers` to 4096, the same at all
 	 * workers. The sum is a function of what the slots bring, whatever the number of workers. 0: as many
-	 * as workers. See pbox_client_submit_nodes. */
+	 * as workers. See pbox_client_op.by_nodes. */
 	unsigned slots;
 	/** Progress threads, 1 to 64, each with a part of the box's endpoints; no more than it has endpoints. 0 (init): the CPUs of this process,
 	 * shared among the workers of its host (LOCAL_WORLD_SIZE of the environment, as torchrun sets it; without: 1). One with
@@ -232,20 +232,6 @@ struct pbox_client_norm {
 	uint32_t known;
 };
 
-/** How to push or pull, of a table in clocks; zeroed but for its size. */
-struct pbox_client_how {
-	size_t size; /**< sizeof(struct pbox_client_how) */
-	/** The box adds the push times this, rounded to bf16 (pbox_client_factor); 0: 1. Tensors that share a frame (small ones)
-	 * need the same. */
-	float factor;
-	/** 1: it was computed on the version before the one that the last pull brought; 0: on that. For people. */
-	uint32_t pulls_ago;
-	/** 1: a PULL waits until no worker is more than `bound` pushes behind this one's, those that were submitted before it; 0: it brings
-	 * the latest at once. With bound 0 all have pushed as often as this worker. */
-	uint32_t bounded;
-	uint32_t bound; /**< below 2^30 */
-};
-
 /** See pbox_client_versions. */
 #define PBOX_CLIENT_ALL_TENSORS UINT32_MAX
 /** What a worker knows of its tensors in a table in clocks. Versions and clocks are counted by fragment. */
@@ -281,6 +267,39 @@ enum pbox_client_kind {
 	 * that this client's last push led to. The workers must not push meanwhile. */
 	PBOX_CLIENT_FETCH = 4, /**< to `out` */
 	PBOX_CLIENT_GIVE = 5,  /**< from `in`, in place of what the box has; worker 0 only */
+};
+
+/** An operation (pbox_client_submit); zeroed but for what it is. */
+struct pbox_client_op {
+	size_t size; /**< sizeof(struct pbox_client_op) */
+	uint32_t table;
+	enum pbox_client_kind kind;
+	const struct pbox_client_io *io; /**< some or all tensors of the table, */
+	unsigned n;                      /**< so many */
+	/** Sample count of this contribution; 1 where it does not matter. FETCH and GIVE: which array. Not by nodes. */
+	uint32_t weight;
+	uint8_t priority; /**< 0 goes first; lower ones overtake queued fragments, not those in flight */
+	/** 1: a PUSHPULL or PUSH by nodes: `nodes`, node_in and node_weight are what it brings, and `in` of io is not looked at. */
+	uint8_t by_nodes;
+	/** 1: all nodes in the round of the last push once more. After a PUSHPULL by nodes has ended with PBOX_C_MORE, and pbox_client_work()
+	 * has said which slots this worker has got; or after pbox_client_norm() has ended with PBOX_C_LOST, with PUSH. By nodes. */
+	uint8_t again;
+	/** Of a table in clocks, 1: a PULL waits until no worker is more than `bound` pushes behind this one's, those that were submitted
+	 * before it; 0: it brings the latest at once. With bound 0 all have pushed as often as this worker. */
+	uint8_t bounded;
+	uint32_t bound; /**< below 2^30 */
+	/** As many as pbox_client_nodes says, in its order; in a table with op 3 (weighted mean) as many as the worker has slots. Another
+	 * number is PBOX_C_INVALID, and the text says which they are. */
+	unsigned nodes;
+	/** nodes x n pointers: node_in[node * n + i] is the sum over that node for tensor io[i].tensor, its elements in the push format.
+	 * The list is copied; the elements are the caller's, unchanged, until the operation ends. */
+	const void *const *node_in;
+	const uint32_t *node_weight; /**< sample count by node (the sum over its slots); copied */
+	/** Of a push to a table in clocks: the box adds it times this, rounded to bf16 (pbox_client_factor); 0: 1. Tensors that share a
+	 * frame (small ones) need the same. */
+	float factor;
+	/** And 1: it was computed on the version before the one that the last pull brought; 0: on that. For people. */
+	uint32_t pulls_ago;
 };
 
 struct pbox_client_hyper {

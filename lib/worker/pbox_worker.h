@@ -340,8 +340,8 @@ struct pbox_worker_op {
 	int code;        /**< once finished: PBOX_C_OK or a failure */
 	char text[512];  /**< of a failure */
 	uint16_t factor; /**< of a push to a table in clocks, as bf16; 0: 1 */
-	bool pulls_ago;  /**< pbox_client_how.pulls_ago */
-	bool bounded;    /**< a pull that waits for the slowest worker: pbox_client_how.bounded, */
+	bool pulls_ago;  /**< pbox_client_op.pulls_ago */
+	bool bounded;    /**< a pull that waits for the slowest worker: pbox_client_op.bounded, */
 	uint32_t bound;  /**< and bound */
 	unsigned nodes;  /**< 0: a plain operation */
 	/** node_in[node * n + i] is `in` of entry i for that node; the host's memory until the operation ends. */

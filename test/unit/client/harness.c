@@ -42,6 +42,20 @@ harness_value(unsigned worker, unsigned round, unsigned tensor, uint64_t i, unsi
 	return format == PBOX_FMT_BF16 ? from_bf16(to_bf16(f)) : f;
 }
 
+int
+harness_submit(struct pbox_client *c, enum pbox_client_kind kind, const struct pbox_client_io *io,
+	unsigned n, uint8_t priority, pbox_client_handle *h, struct pbox_client_error *err)
+{
+	const struct pbox_client_op op = {.size = sizeof(op),
+		.kind = kind,
+		.io = io,
+		.n = n,
+		.weight = 1,
+		.priority = priority};
+
+	return pbox_client_submit(c, &op, h, err);
+}
+
 struct pbox_client_conf
 harness_conf(const struct fake_box *b, int worker, unsigned workers)
 {
@@ -110,13 +124,20 @@ one_round(struct worker *w, struct pbox_client *c, uint32_t table)
 	const struct run *r = w->r;
 	struct pbox_client_io io[MAX_TENSORS];
 	pbox_client_handle h[MAX_TENSORS];
+	struct pbox_client_op op = {.size = sizeof(op),
+		.table = table,
+		.kind = PBOX_CLIENT_PUSHPULL,
+		.io = io,
+		.n = r->n,
+		.weight = 1};
 	unsigned n = r->per_tensor ? r->n : 1;
 	int rc = 0;
 
 	for (unsigned t = 0; t < r->n; t++)
 		io[t] = (struct pbox_client_io){t, w->in[t], w->out[t]};
 	if (r->push_then_pull) {
-		rc = pbox_client_submit(c, table, PBOX_CLIENT_PUSH, io, r->n, 0, 1, &h[0], &w->err);
+		op.kind = PBOX_CLIENT_PUSH;
+		rc = pbox_client_submit(c, &op, &h[0], &w->err);
 		if (rc == 0)
 			rc = pbox_client_run(
 				c, table, PBOX_CLIENT_PULL, io, r->n, 1, r->timeout_ms, &w->err);
@@ -125,9 +146,12 @@ one_round(struct worker *w, struct pbox_client *c, uint32_t table)
 	if (!r->per_tensor)
 		return pbox_client_run(
 			c, table, PBOX_CLIENT_PUSHPULL, io, r->n, 1, r->timeout_ms, &w->err);
-	for (unsigned t = 0; t < n && rc == 0; t++)
-		rc = pbox_client_submit(c, table, PBOX_CLIENT_PUSHPULL, &io[t], 1,
-			(uint8_t)(255 - t % 256), 1, &h[t], &w->err);
+	op.n = 1;
+	for (unsigned t = 0; t < n && rc == 0; t++) {
+		op.io = &io[t];
+		op.priority = (uint8_t)(255 - t % 256);
+		rc = pbox_client_submit(c, &op, &h[t], &w->err);
+	}
 	for (unsigned t = 0; t < n && rc == 0; t++)
 		rc = pbox_client_wait(c, h[n - 1 - t], r->timeout_ms, &w->err);
 	return rc;

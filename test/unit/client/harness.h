@@ -61,5 +61,9 @@ void harness_run(const struct run *r, struct run_result *out);
 float harness_value(unsigned worker, unsigned round, unsigned tensor, uint64_t i, unsigned format);
 /** Configuration of a worker for the box. */
 struct pbox_client_conf harness_conf(const struct fake_box *b, int worker, unsigned workers);
+/** Submit to table 0. */
+int harness_submit(struct pbox_client *c, enum pbox_client_kind kind,
+	const struct pbox_client_io *io, unsigned n, uint8_t priority, pbox_client_handle *h,
+	struct pbox_client_error *err);
 
 #endif /* HARNESS_H */

@@ -338,8 +338,7 @@ test_shutdown_and_back(void)
 	peers_start(b, &p, 1, 2);
 	peers_join(&p, 1);
 	fake_shutdown(b);
-	CU_ASSERT_EQUAL(
-		pbox_client_submit(p.c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err), 0);
+	CU_ASSERT_EQUAL(harness_submit(p.c, PBOX_CLIENT_PUSHPULL, &io, 1, 0, &h, &err), 0);
 	for (int ms = 300; ms < 100000; ms *= 4) { /* longer where this process gets no CPU */
 		CU_ASSERT_EQUAL(pbox_client_wait(p.c, h, ms, &err), PBOX_C_DEADLINE);
 		if (strstr(err.text, "does not answer yet") != NULL)
@@ -377,7 +376,7 @@ silent_for(int ms, void (*silence)(struct fake_box *b, bool on))
 	peers_join(&p, 1);
 	hellos = fake_counts(b).hellos;
 	silence(b, true);
-	pbox_client_submit(p.c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err);
+	harness_submit(p.c, PBOX_CLIENT_PUSHPULL, &io, 1, 0, &h, &err);
 	CU_ASSERT_EQUAL(pbox_client_wait(p.c, h, ms, &err), PBOX_C_DEADLINE);
 	hellos = fake_counts(b).hellos - hellos;
 	silence(b, false);
@@ -437,8 +436,7 @@ test_names_whom_it_waits_for(void)
 	peers_join(p, 2);
 	pbox_client_close(p[1].c); /* and does not come back */
 	fake_restart(b);
-	CU_ASSERT_EQUAL(
-		pbox_client_submit(p[0].c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err), 0);
+	CU_ASSERT_EQUAL(harness_submit(p[0].c, PBOX_CLIENT_PUSHPULL, &io, 1, 0, &h, &err), 0);
 	for (int ms = 1500; ms < 100000; ms *= 4) {
 		CU_ASSERT_EQUAL(pbox_client_wait(p[0].c, h, ms, &err), PBOX_C_DEADLINE);
 		if (strstr(err.text, "waiting for worker 1") != NULL)
@@ -571,8 +569,8 @@ test_set_after_a_loss(void)
 	CU_ASSERT_EQUAL(pbox_client_set(p[0].c, 0, PBOX_ALL_GROUPS, 0, &lr, 1, &err), 0);
 	for (unsigned round = 1; round <= 2; round++) {
 		for (unsigned i = 0; i < 2; i++)
-			CU_ASSERT_EQUAL(pbox_client_submit(p[i].c, 0, PBOX_CLIENT_PUSHPULL,
-						&push[i], 1, 0, 1, &handle[i], &err),
+			CU_ASSERT_EQUAL(harness_submit(p[i].c, PBOX_CLIENT_PUSHPULL, &push[i], 1, 0,
+						&handle[i], &err),
 				0);
 		for (unsigned i = 0; i < 2; i++)
 			CU_ASSERT_EQUAL(pbox_client_wait(p[i].c, handle[i], 0, &err), 0);

@@ -283,19 +283,15 @@ test_arguments(void)
 
 	CU_ASSERT_EQUAL(try_open(b, 0, 100, "job", "secret"), PBOX_C_INVALID);
 	CU_ASSERT_EQUAL(try_open(b, 1, 100, "", "secret"), PBOX_C_INVALID);
-	CU_ASSERT_EQUAL(
-		pbox_client_submit(c, 0, PBOX_CLIENT_PUSH, &io, 1, 0, 1, &h, &err), PBOX_C_INVALID);
+	CU_ASSERT_EQUAL(harness_submit(c, PBOX_CLIENT_PUSH, &io, 1, 0, &h, &err), PBOX_C_INVALID);
 	table = declare(c, t, 1, 0, 0, &rc);
 	CU_ASSERT_EQUAL(rc, 0);
 	UNIT_EQ_U64(table, 0);
-	CU_ASSERT_EQUAL(
-		pbox_client_submit(c, 0, PBOX_CLIENT_INIT, &io, 1, 0, 1, &h, &err), PBOX_C_INVALID);
-	CU_ASSERT_EQUAL(
-		pbox_client_submit(c, 0, PBOX_CLIENT_PULL, &io, 1, 0, 1, &h, &err), PBOX_C_INVALID);
+	CU_ASSERT_EQUAL(harness_submit(c, PBOX_CLIENT_INIT, &io, 1, 0, &h, &err), PBOX_C_INVALID);
+	CU_ASSERT_EQUAL(harness_submit(c, PBOX_CLIENT_PULL, &io, 1, 0, &h, &err), PBOX_C_INVALID);
 	HAS("before its first push");
 	io.tensor = 1;
-	CU_ASSERT_EQUAL(
-		pbox_client_submit(c, 0, PBOX_CLIENT_PUSH, &io, 1, 0, 1, &h, &err), PBOX_C_INVALID);
+	CU_ASSERT_EQUAL(harness_submit(c, PBOX_CLIENT_PUSH, &io, 1, 0, &h, &err), PBOX_C_INVALID);
 	HAS("tensor 1 does not exist");
 	CU_ASSERT_EQUAL(pbox_client_wait(c, 12345, 10, &err), PBOX_C_INVALID);
 	CU_ASSERT_EQUAL(pbox_client_test(c, 0, &err), PBOX_C_INVALID);
@@ -469,7 +465,7 @@ test_deadline_names_worker_and_tensor(void)
 	CU_ASSERT_EQUAL(rc, 0);
 	CU_ASSERT_EQUAL(pbox_client_why(c, text, sizeof(text), &err), 0);
 	CU_ASSERT_STRING_EQUAL(text, "nothing");
-	rc = pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err);
+	rc = harness_submit(c, PBOX_CLIENT_PUSHPULL, &io, 1, 0, &h, &err);
 	CU_ASSERT_EQUAL(rc, 0);
 	CU_ASSERT_EQUAL(pbox_client_test(c, h, &err), PBOX_C_PENDING);
 	CU_ASSERT(waits(c, h, 150,
@@ -503,11 +499,11 @@ test_shared_fragment_names_the_local_tensor(void)
 	int rc;
 
 	declare(c, t, 2, 0, 0, &rc);
-	rc = pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, io, 1, 0, 1, &h, &err);
+	rc = harness_submit(c, PBOX_CLIENT_PUSHPULL, io, 1, 0, &h, &err);
 	CU_ASSERT_EQUAL(rc, 0);
 	CU_ASSERT(waits(c, h, 100, "'bias' shares a fragment with 'scale'",
 		"not submitted by this worker for round 1"));
-	rc = pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io[1], 1, 0, 1, &k, &err);
+	rc = harness_submit(c, PBOX_CLIENT_PUSHPULL, &io[1], 1, 0, &k, &err);
 	CU_ASSERT_EQUAL(rc, 0);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, k, 0, &err), 0);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 0, &err), 0);
@@ -536,14 +532,14 @@ test_notify_and_close_in_flight(void)
 	int rc, done = 0, lost = 0;
 
 	declare(c, t, 1, 0, 0, &rc);
-	pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err);
+	harness_submit(c, PBOX_CLIENT_PUSHPULL, &io, 1, 0, &h, &err);
 	CU_ASSERT_EQUAL(pbox_client_notify(c, h, count_done, &done), 0);
 	for (int i = 0; i < 120000 && __atomic_load_n(&done, __ATOMIC_ACQUIRE) == 0; i++)
 		usleep(1000);
 	CU_ASSERT_EQUAL(__atomic_load_n(&done, __ATOMIC_ACQUIRE), 1);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 0, &err), PBOX_C_INVALID);
 	fake_silence(b, true);
-	pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err);
+	harness_submit(c, PBOX_CLIENT_PUSHPULL, &io, 1, 0, &h, &err);
 	CU_ASSERT_EQUAL(pbox_client_notify(c, h, count_done, &lost), 0);
 	pbox_client_close(c);
 	CU_ASSERT_EQUAL(__atomic_load_n(&lost, __ATOMIC_ACQUIRE), PBOX_C_CLOSED);
@@ -574,7 +570,7 @@ test_restart_and_shutdown(void)
 		CU_ASSERT_EQUAL(rc, 0);
 		atomic_store(&s.over, true);
 		pthread_join(s.thread, NULL);
-		pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err);
+		harness_submit(c, PBOX_CLIENT_PUSHPULL, &io, 1, 0, &h, &err);
 		if (shutdown)
 			fake_shutdown(b);
 		else
@@ -582,8 +578,7 @@ test_restart_and_shutdown(void)
 		CU_ASSERT_EQUAL(pbox_client_wait(c, h, 120000, &err), PBOX_C_LOST);
 		HAS(shutdown ? "shutting down" : "was restarted");
 		CU_ASSERT_EQUAL(
-			pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err),
-			PBOX_C_LOST);
+			harness_submit(c, PBOX_CLIENT_PUSHPULL, &io, 1, 0, &h, &err), PBOX_C_LOST);
 		CU_ASSERT_EQUAL(pbox_client_status(c, (char *)v, 100, &err), PBOX_C_LOST);
 		memset(v, 'x', 100); /* a call that fails leaves no earlier text */
 		CU_ASSERT_EQUAL(pbox_client_why(c, (char *)v, 100, &err), PBOX_C_LOST);
@@ -619,7 +614,7 @@ test_init_pull_set_and_steps(void)
 	declare(c, t, 2, PBOX_MODE_OPTIMISER, 0, &rc);
 	CU_ASSERT_EQUAL(rc, 0);
 	/* a pull waits for the parameters */
-	pbox_client_submit(c, 0, PBOX_CLIENT_PULL, pull, 1, 0, 1, &h, &err);
+	harness_submit(c, PBOX_CLIENT_PULL, pull, 1, 0, &h, &err);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 100, &err), PBOX_C_DEADLINE);
 	HAS("this worker gives them (init), and has not");
 	/* init queues after the pull on the same tensor, so it goes by another client here:
@@ -660,9 +655,9 @@ test_priorities(void)
 
 	declare(c, t, 3, 0, 0, &rc);
 	fake_silence(b, true); /* the window fills with the first tensor, the others queue */
-	pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io[0], 1, 9, 1, &h[0], &err);
-	pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io[1], 1, 9, 1, &h[1], &err);
-	pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io[2], 1, 1, 1, &h[2], &err);
+	harness_submit(c, PBOX_CLIENT_PUSHPULL, &io[0], 1, 9, &h[0], &err);
+	harness_submit(c, PBOX_CLIENT_PUSHPULL, &io[1], 1, 9, &h[1], &err);
+	harness_submit(c, PBOX_CLIENT_PUSHPULL, &io[2], 1, 1, &h[2], &err);
 	fake_silence(b, false);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h[2], 0, &err), 0);
 	CU_ASSERT_EQUAL(pbox_client_test(c, h[1], &err), PBOX_C_PENDING);

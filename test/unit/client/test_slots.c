@@ -80,8 +80,16 @@ push_nodes(struct member *m, struct pbox_client *c)
 	}
 	for (unsigned t = 0; t < 3; t++)
 		io[t] = (struct pbox_client_io){t, NULL, m->out + (t == 2 ? 700 : 0)};
-	m->rc = pbox_client_submit_nodes(
-		c, 0, PBOX_CLIENT_PUSHPULL, io, 3, list, weight, n, 0, &h, &m->err);
+	m->rc = pbox_client_submit(c,
+		&(struct pbox_client_op){.size = sizeof(struct pbox_client_op),
+			.kind = PBOX_CLIENT_PUSHPULL,
+			.io = io,
+			.n = 3,
+			.by_nodes = 1,
+			.nodes = n,
+			.node_in = list,
+			.node_weight = weight},
+		&h, &m->err);
 	memset(list, 0, sizeof(list)); /* they are copied */
 	memset(weight, 0, sizeof(weight));
 	return m->rc == 0 ? pbox_client_wait(c, h, 0, &m->err) : m->rc;
@@ -167,6 +175,14 @@ test_nodes(void)
 
 /* ---- what is refused ----------------------------------------------------------------------------- */
 
+/** Is it refused, with a text that has this in it? */
+#define REFUSED(op, part)                                                                 \
+	do {                                                                              \
+		pbox_client_handle h_;                                                    \
+		CU_ASSERT_EQUAL(pbox_client_submit(c, &(op), &h_, &err), PBOX_C_INVALID); \
+		HAS(part);                                                                \
+	} while (0)
+
 static void
 refuse_sum(struct member *m, struct pbox_client *c)
 {
@@ -174,43 +190,61 @@ refuse_sum(struct member *m, struct pbox_client *c)
 	const struct pbox_client_io io[3] = {{0, NULL, x}, {1, NULL, NULL}, {2, NULL, x}};
 	const void *in[9] = {x, x, x, x, x, x, NULL, x, x};
 	const uint32_t weight[3] = {1, 1, 1};
+	const struct pbox_client_op good = {.size = sizeof(good),
+		.kind = PBOX_CLIENT_PUSHPULL,
+		.io = io,
+		.n = 3,
+		.by_nodes = 1,
+		.nodes = 2,
+		.node_in = in,
+		.node_weight = weight};
 	struct pbox_client_node node[2] = {{9, 9}, {9, 9}};
-	pbox_client_handle h;
+	struct pbox_client_op op = good;
 
 	(void)m;
 	UNIT_EQ_U64(pbox_client_slots(c), SLOTS);
 	UNIT_EQ_U64((unsigned)pbox_client_nodes(c, 0, node, 1), 2); /* no room for the second */
 	CU_ASSERT(node[0].first == 2 && node[0].slots == 2 && node[1].slots == 9);
 	UNIT_EQ_U64((unsigned)pbox_client_nodes(c, 5, NULL, 0), 2);
-	CU_ASSERT_EQUAL(pbox_client_submit_nodes(
-				c, 0, PBOX_CLIENT_PUSHPULL, io, 3, in, weight, 3, 0, &h, &err),
-		PBOX_C_INVALID);
-	HAS("3 nodes are given; worker 1 of 3, in a job of 8 slots, brings 2: slots 2 to 3 and 4");
-	CU_ASSERT_EQUAL(
-		pbox_client_submit_nodes(c, 0, PBOX_CLIENT_PUSH, io, 3, in, weight, 1, 0, &h, &err),
-		PBOX_C_INVALID);
-	HAS("1 node is given");
-	CU_ASSERT_EQUAL(
-		pbox_client_submit_nodes(c, 0, PBOX_CLIENT_PULL, io, 3, in, weight, 2, 0, &h, &err),
-		PBOX_C_INVALID);
-	HAS("pull has no nodes");
-	CU_ASSERT_EQUAL(pbox_client_submit_nodes(
-				c, 0, PBOX_CLIENT_PUSHPULL, io, 3, NULL, weight, 2, 0, &h, &err),
-		PBOX_C_INVALID);
-	HAS("without the list of their inputs");
-	CU_ASSERT_EQUAL(pbox_client_submit_nodes(
-				c, 0, PBOX_CLIENT_PUSHPULL, io, 3, in, NULL, 2, 0, &h, &err),
-		PBOX_C_INVALID);
-	HAS("without the list of their weights");
+	op.nodes = 3;
+	REFUSED(op,
+		"3 nodes are given; worker 1 of 3, in a job of 8 slots, brings 2: slots 2 to 3 and 4");
+	op.nodes = 1;
+	op.kind = PBOX_CLIENT_PUSH;
+	REFUSED(op, "1 node is given");
+	op = good;
+	op.kind = PBOX_CLIENT_PULL;
+	REFUSED(op, "pull has no nodes");
+	op = good;
+	op.node_in = NULL;
+	REFUSED(op, "without the list of their inputs");
+	op = good;
+	op.node_weight = NULL;
+	REFUSED(op, "without the list of their weights");
 	in[5] = NULL;
-	CU_ASSERT_EQUAL(pbox_client_submit_nodes(
-				c, 0, PBOX_CLIENT_PUSHPULL, io, 3, in, weight, 2, 0, &h, &err),
-		PBOX_C_INVALID);
-	HAS("node 1 of tensor 'b' is without an input buffer");
-	CU_ASSERT_EQUAL(pbox_client_submit_nodes(
-				c, 9, PBOX_CLIENT_PUSHPULL, io, 3, in, weight, 2, 0, &h, &err),
-		PBOX_C_INVALID);
-	HAS("table 9");
+	REFUSED(good, "node 1 of tensor 'b' is without an input buffer");
+	op = good;
+	op.table = 9;
+	REFUSED(op, "table 9");
+	op = good;
+	op.size--;
+	REFUSED(op, "its size is not sizeof(struct pbox_client_op)");
+	op = good;
+	op.again = 1;
+	op.kind = PBOX_CLIENT_PUSH;
+	REFUSED(op, "once more goes what the round is pushed with: push-pull in table 0");
+	op.by_nodes = 0;
+	op.kind = PBOX_CLIENT_PULL;
+	REFUSED(op, "a push once more (again) is by nodes");
+	op.again = 0;
+	op.bounded = 1;
+	REFUSED(op,
+		"a bound is for pulls of tables in clocks; this is a pull of table 0, which is in rounds");
+	in[5] = x;
+	op = good;
+	op.factor = 0.5f;
+	REFUSED(op,
+		"are for pushes to tables in clocks; this is a push-pull to table 0, which is in rounds");
 }
 
 static void
@@ -219,13 +253,17 @@ refuse_weighted(struct member *m, struct pbox_client *c)
 	const struct pbox_client_io io = {1, NULL, NULL};
 	const void *in[2] = {NULL, NULL};
 	const uint32_t weight[2] = {1, 1};
-	pbox_client_handle h;
+	const struct pbox_client_op op = {.size = sizeof(op),
+		.kind = PBOX_CLIENT_PUSH,
+		.io = &io,
+		.n = 1,
+		.by_nodes = 1,
+		.nodes = 2,
+		.node_in = in,
+		.node_weight = weight};
 
 	(void)m;
-	CU_ASSERT_EQUAL(pbox_client_submit_nodes(
-				c, 0, PBOX_CLIENT_PUSH, &io, 1, in, weight, 2, 0, &h, &err),
-		PBOX_C_INVALID);
-	HAS("brings 3, each slot by itself: slots 2, 3 and 4");
+	REFUSED(op, "brings 3, each slot by itself: slots 2, 3 and 4");
 }
 
 static void
@@ -251,6 +289,14 @@ test_push_by_plan(void)
 	const struct pbox_client_io io[3] = {{0, NULL, x}, {1, NULL, NULL}, {2, NULL, x}};
 	const void *in[3] = {x, NULL, x};
 	const uint32_t weight = 2;
+	struct pbox_client_op op = {.size = sizeof(op),
+		.kind = PBOX_CLIENT_PUSH,
+		.io = io,
+		.n = 3,
+		.by_nodes = 1,
+		.nodes = 1,
+		.node_in = in,
+		.node_weight = &weight};
 	struct pbox_client *c = NULL;
 	pbox_client_handle h;
 	uint32_t table;
@@ -259,13 +305,10 @@ test_push_by_plan(void)
 	conf.policy = PBOX_POLICY_REASSIGN;
 	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&c, &conf, &err), 0);
 	CU_ASSERT_EQUAL_FATAL(pbox_client_declare(c, &d, 0, &table, &err), 0);
-	CU_ASSERT_EQUAL(pbox_client_submit_nodes(
-				c, 0, PBOX_CLIENT_PUSH, io, 3, in, &weight, 1, 0, &h, &err),
-		PBOX_C_INVALID);
-	HAS("push alone, in a job with policy reassign, does not learn that this worker has got slots");
-	CU_ASSERT_EQUAL(pbox_client_submit_nodes(
-				c, 0, PBOX_CLIENT_PUSHPULL, io, 3, in, &weight, 1, 0, &h, &err),
-		0);
+	REFUSED(op,
+		"push alone, in a job with policy reassign, does not learn that this worker has got slots");
+	op.kind = PBOX_CLIENT_PUSHPULL;
+	CU_ASSERT_EQUAL(pbox_client_submit(c, &op, &h, &err), 0);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 0, &err), 0);
 	pbox_client_close(c);
 	fake_stop(b);

@@ -425,7 +425,7 @@ test_quiesce(void)
 	unsigned before;
 
 	before = quiesced;
-	CU_ASSERT_EQUAL(pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err), 0);
+	CU_ASSERT_EQUAL(harness_submit(c, PBOX_CLIENT_PUSHPULL, &io, 1, 0, &h, &err), 0);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 100, &err), PBOX_C_DEADLINE); /* d has not pushed */
 	UNIT_EQ_U64(quiesced, before);
 	fake_restart(b);

@@ -217,7 +217,7 @@ test_slices(void)
 	pthread_create(&o.thread, NULL, other_main, &o);
 	c = worker(b, 0, 60000, 600000);
 	CU_ASSERT_EQUAL(pbox_client_wait_on(c, 0, &any, 0, &err), PBOX_C_PENDING);
-	CU_ASSERT_EQUAL(pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err), 0);
+	CU_ASSERT_EQUAL(harness_submit(c, PBOX_CLIENT_PUSHPULL, &io, 1, 0, &h, &err), 0);
 	while ((rc = pbox_client_wait_on(c, h, &waiting, 100, &err)) == PBOX_C_PENDING &&
 		slices < 500)
 		slices++;
@@ -334,20 +334,16 @@ test_bytes(void)
 	pthread_join(thread, NULL);
 	CU_ASSERT_PTR_NOT_NULL_FATAL(p.c[0]);
 	CU_ASSERT_PTR_NOT_NULL_FATAL(p.c[1]);
-	CU_ASSERT_EQUAL(
-		pbox_client_submit(p.c[0], 0, PBOX_CLIENT_PUSHPULL, io[0], 2, 0, 1, &h, &err), 0);
-	CU_ASSERT_EQUAL(
-		pbox_client_submit(p.c[1], 0, PBOX_CLIENT_PUSHPULL, io[1], 1, 0, 1, &first, &err),
-		0);
+	CU_ASSERT_EQUAL(harness_submit(p.c[0], PBOX_CLIENT_PUSHPULL, io[0], 2, 0, &h, &err), 0);
+	CU_ASSERT_EQUAL(harness_submit(p.c[1], PBOX_CLIENT_PUSHPULL, io[1], 1, 0, &first, &err), 0);
 	CU_ASSERT_EQUAL(pbox_client_wait(p.c[0], h, 1500, &err), PBOX_C_DEADLINE);
 	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, " of 0.48 MB are through ("));
 	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "missing worker 1"));
 	waiting_why(p.c[0], &why);
 	CU_ASSERT_EQUAL(why.on.bytes, 4 * 2 * HALF);
 	CU_ASSERT(why.on.left >= 4 * HALF && why.on.left < 4 * 2 * HALF);
-	CU_ASSERT_EQUAL(pbox_client_submit(
-				p.c[1], 0, PBOX_CLIENT_PUSHPULL, io[1] + 1, 1, 0, 1, &second, &err),
-		0);
+	CU_ASSERT_EQUAL(
+		harness_submit(p.c[1], PBOX_CLIENT_PUSHPULL, io[1] + 1, 1, 0, &second, &err), 0);
 	CU_ASSERT_EQUAL(pbox_client_wait(p.c[0], h, 120000, &err), 0);
 	CU_ASSERT_EQUAL(pbox_client_wait(p.c[1], first, 120000, &err), 0);
 	CU_ASSERT_EQUAL(pbox_client_wait(p.c[1], second, 120000, &err), 0);

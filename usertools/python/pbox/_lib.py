@@ -56,11 +56,6 @@ class TableDecl(ct.Structure):
     ]
 
 
-class How(ct.Structure):
-    _fields_ = [("size", ct.c_size_t), ("factor", ct.c_float), ("pulls_ago", ct.c_uint32), ("bounded", ct.c_uint32),
-                ("bound", ct.c_uint32)]
-
-
 class Versions(ct.Structure):
     _fields_ = [
         ("size", ct.c_size_t), ("version", ct.c_double), ("lowest", ct.c_uint32), ("highest", ct.c_uint32),
@@ -72,6 +67,15 @@ class Versions(ct.Structure):
 class Io(ct.Structure):
     # "in" is a keyword of Python; the layout is what counts
     _fields_ = [("tensor", ct.c_uint32), ("input", ct.c_void_p), ("output", ct.c_void_p)]
+
+
+class Op(ct.Structure):
+    _fields_ = [
+        ("size", ct.c_size_t), ("table", ct.c_uint32), ("kind", ct.c_int), ("io", ct.POINTER(Io)), ("n", ct.c_uint), ("weight", ct.c_uint32),
+        ("priority", ct.c_uint8), ("by_nodes", ct.c_uint8), ("again", ct.c_uint8), ("bounded", ct.c_uint8), ("bound", ct.c_uint32),
+        ("nodes", ct.c_uint), ("node_in", ct.POINTER(ct.c_void_p)), ("node_weight", ct.POINTER(ct.c_uint32)),
+        ("factor", ct.c_float), ("pulls_ago", ct.c_uint32),
+    ]
 
 
 class Node(ct.Structure):
@@ -145,30 +149,15 @@ _PROTOTYPES = {
     "pbox_client_set": (
         ct.c_int,
         [_P, ct.c_uint32, ct.c_uint16, ct.c_uint32, ct.POINTER(Hyper), ct.c_uint, _ERR]),
-    "pbox_client_submit": (
-        ct.c_int,
-        [_P, ct.c_uint32, ct.c_int, ct.POINTER(Io), ct.c_uint, ct.c_uint8, ct.c_uint32,
-         ct.POINTER(ct.c_uint64), _ERR]),
-    "pbox_client_submit_how": (
-        ct.c_int,
-        [_P, ct.c_uint32, ct.c_int, ct.POINTER(Io), ct.c_uint, ct.c_uint8, ct.c_uint32,
-         ct.POINTER(How), ct.POINTER(ct.c_uint64), _ERR]),
+    "pbox_client_submit": (ct.c_int, [_P, ct.POINTER(Op), ct.POINTER(ct.c_uint64), _ERR]),
     "pbox_client_factor": (ct.c_float, [ct.c_float]),
     "pbox_client_versions": (
         ct.c_int, [_P, ct.c_uint32, ct.c_uint32, ct.POINTER(Versions), _ERR]),
-    "pbox_client_submit_nodes": (
-        ct.c_int,
-        [_P, ct.c_uint32, ct.c_int, ct.POINTER(Io), ct.c_uint, ct.POINTER(ct.c_void_p),
-         ct.POINTER(ct.c_uint32), ct.c_uint, ct.c_uint8, ct.POINTER(ct.c_uint64), _ERR]),
     "pbox_client_work": (ct.c_int, [_P, ct.c_uint32, ct.POINTER(Work), ct.c_uint, _ERR]),
     "pbox_client_norm": (ct.c_int, [_P, ct.c_uint32, ct.c_uint32, ct.c_double, ct.POINTER(Norm), ct.c_uint, _ERR]),
     "pbox_client_work_due": (ct.c_int, [_P]),
     "pbox_client_slot_begin": (ct.c_int, [_P, ct.c_uint32, ct.c_uint32, ct.c_uint]),
     "pbox_client_task": (ct.c_int, [_P, ct.c_uint32, ct.c_uint32, ct.POINTER(ct.c_uint32), ct.c_uint, _ERR]),
-    "pbox_client_submit_again": (
-        ct.c_int,
-        [_P, ct.c_uint32, ct.POINTER(Io), ct.c_uint, ct.POINTER(ct.c_void_p),
-         ct.POINTER(ct.c_uint32), ct.c_uint, ct.c_uint8, ct.POINTER(ct.c_uint64), _ERR]),
     "pbox_client_wait": (ct.c_int, [_P, ct.c_uint64, ct.c_uint, _ERR]),
     "pbox_client_wait_on": (
         ct.c_int, [_P, ct.c_uint64, ct.POINTER(Waiting), ct.c_uint, _ERR]),

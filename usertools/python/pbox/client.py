@@ -308,50 +308,44 @@ class Table:
                                   "its own, and the one that came last would overwrite the other. Pass memory of its own for each")
             end, last = at + self.tensors[i].elements * size, i
 
-    def _how(self, factor: Optional[float], pulls_ago: int, bound: Optional[int]) -> Any:
-        """For pbox_client_submit_how; None: nothing is said."""
+    def _clock(self, factor: Optional[float], pulls_ago: int, bound: Optional[int]) -> Dict[str, Any]:
+        """What an operation on a table in clocks says of itself."""
         if factor is None and not pulls_ago and bound is None:
-            return None
+            return {}
         if self.discipline != "clock":
             raise PBoxInvalid(f"factor=, pulls_ago= and bound= belong to tables in clocks, and table {self.number} is in rounds: declare it with "
                               "discipline='clock'")
         if bound is not None:
-            return _lib.How(size=ct.sizeof(_lib.How), bounded=1, bound=_checks.whole(bound, "bound", BOUND_MAX))
+            return {"bounded": 1, "bound": _checks.whole(bound, "bound", BOUND_MAX)}
         given = 1.0 if factor is None else _checks.real(factor, "factor")
         if not math.isfinite(given) or _lib.get().pbox_client_factor(given) == 0:
             raise PBoxInvalid(f"factor is {given:g}: needed is a finite number other than 0 (a push that shall not count is none)")
-        return _lib.How(size=ct.sizeof(_lib.How), factor=given, pulls_ago=_checks.whole(pulls_ago, "pulls_ago", 1))
+        return {"factor": given, "pulls_ago": _checks.whole(pulls_ago, "pulls_ago", 1)}
 
     def submit_io(self, kind: int, io: Any, n: int, keep: Any, *, priority: int = 0,
                   weight: int = 1, factor: Optional[float] = None, pulls_ago: int = 0, bound: Optional[int] = None) -> Operation:
         """Start an operation on prepared addresses (for bindings): `io` is an array of
         _lib.Io; `keep` is held until the operation ends."""
-        how = self._how(factor, pulls_ago, bound)
-        priority = _checks.whole(priority, "priority", 255)
+        clock = self._clock(factor, pulls_ago, bound)
         weight = _checks.whole(weight, "weight (the number of samples)", _checks.U32)
         if self._by_nodes_only and kind in (_lib.PUSHPULL, _lib.PUSH):
             raise PBoxInvalid(
                 f"table {self.number} has op='mean', whose N is the {self.client.slots} slots of the job, and this is a "
                 f"contribution of one of {self.client.workers} workers: take pushpull_nodes (sums over slots), or declare "
                 "op='sample_mean' for the mean over the workers")
-        handle, err, c = ct.c_uint64(), _lib.Error(), self.client
-        with c._call() as p:
-            if how is None:
-                code = _lib.get().pbox_client_submit(
-                    p, self.number, kind, io, n, priority, weight, ct.byref(handle), ct.byref(err))
-            else:
-                code = _lib.get().pbox_client_submit_how(
-                    p, self.number, kind, io, n, priority, weight, ct.byref(how), ct.byref(handle), ct.byref(err))
-        return self._started(code, err, handle, keep)
+        return self._begin(keep, priority, kind=kind, io=io, n=n, weight=weight, **clock)
 
-    def _started(self, code: int, err: Any, handle: Any, keep: Any) -> Operation:
-        c = self.client
+    def _begin(self, keep: Any, priority: int, **what: Any) -> Operation:
+        handle, err, c = ct.c_uint64(), _lib.Error(), self.client
+        op = _lib.Op(size=ct.sizeof(_lib.Op), table=self.number, priority=_checks.whole(priority, "priority", 255), **what)
+        with c._call() as p:
+            code = _lib.get().pbox_client_submit(p, ct.byref(op), ct.byref(handle), ct.byref(err))
         c._check(code, err)
         _signal.look()
-        op = Operation(c, handle.value, keep)
+        operation = Operation(c, handle.value, keep)
         # the library writes into the arrays even if the caller drops the operation
-        c._operations[handle.value] = op
-        return op
+        c._operations[handle.value] = operation
+        return operation
 
     # ---- by nodes (Client(slots=))
 
@@ -394,16 +388,11 @@ class Table:
         `keep` are held until the operation ends. again: in the round of the last push, once more, after PBoxMore."""
         if kind not in (_lib.PUSHPULL, _lib.PUSH):
             raise PBoxInvalid("only PUSHPULL and PUSH are by nodes")
-        priority = _checks.whole(priority, "priority", 255)
         weights = [_checks.whole(w, f"weight of node {j} (the number of samples)", _checks.U32)
                    for j, w in enumerate(weights)]
         samples = (ct.c_uint32 * max(1, len(weights)))(*weights)
-        handle, err, c = ct.c_uint64(), _lib.Error(), self.client
-        with c._call() as p:
-            rest = (io, n, addresses, samples, len(weights), priority, ct.byref(handle), ct.byref(err))
-            code = _lib.get().pbox_client_submit_again(p, self.number, *rest) if again else \
-                _lib.get().pbox_client_submit_nodes(p, self.number, kind, *rest)
-        return self._started(code, err, handle, (keep, io, addresses, samples))
+        return self._begin((keep, io, addresses, samples), priority, kind=kind, io=io, n=n, by_nodes=1, again=again, nodes=len(weights),
+                           node_in=addresses, node_weight=samples)
 
     # ---- work by plan (Client(policy="reassign"))
 

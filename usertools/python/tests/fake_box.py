@@ -294,15 +294,6 @@ class FakeLib:
     def pbox_client_factor(self, factor):
         return float(torch.tensor(factor).bfloat16())
 
-    def pbox_client_submit_how(self, p, table, kind, io, n, priority, weight, how, handle, err):
-        h = how._obj
-        self.calls.append(("how", self._c(p).worker, round(h.factor, 4), h.pulls_ago))
-        if h.bounded:
-            self.calls.append(("bound", self._c(p).worker, h.bound))
-            return self.pbox_client_submit(p, table, kind, io, n, priority, weight, handle, err)
-        self._c(p).factor = self.pbox_client_factor(h.factor)
-        return self.pbox_client_submit(p, table, kind, io, n, priority, weight, handle, err)
-
     def pbox_client_versions(self, p, table, tensor, out, err):
         c, v = self._c(p), out._obj
         with self.cond:
@@ -315,23 +306,18 @@ class FakeLib:
                 v.others = seen[-1][0] - seen[-2][0] - (seen[-1][1] - seen[-2][1])
         return 0
 
-    def pbox_client_submit(self, p, table, kind, io, n, priority, weight, handle, err):
-        c = self._c(p)
-        own = c.job.nodes(c.worker)
-        nodes = [(own[0][0], [io[k].input for k in range(n)], weight, sum(slots for _, slots in own))]
-        return self._submit(c, table, kind, io, n, priority, nodes, handle, err)
-
-    def pbox_client_submit_nodes(self, p, table, kind, io, n, inputs, weights, nodes, priority, handle,
-                                 err):
-        c = self._c(p)
-        own = c.job.nodes(c.worker)
-        if nodes != len(own):
-            return self._fail(err, -1, f"{nodes} nodes, and this worker brings {len(own)}")
-        brought = [(first, inputs[j * n:(j + 1) * n], weights[j], slots)
-                   for j, (first, slots) in enumerate(own)]
-        return self._submit(c, table, kind, io, n, priority, brought, handle, err)
-
-    def _submit(self, c, table, kind, io, n, priority, nodes, handle, err):
+    def pbox_client_submit(self, p, op, handle, err):
+        c, o = self._c(p), op._obj
+        own, table, kind, io, n, priority = c.job.nodes(c.worker), o.table, o.kind, o.io, o.n, o.priority
+        if o.by_nodes and o.nodes != len(own):
+            return self._fail(err, -1, f"{o.nodes} nodes, and this worker brings {len(own)}")
+        if o.bounded:
+            self.calls.append(("bound", c.worker, o.bound))
+        factor = self.pbox_client_factor(o.factor or 1.0)
+        if o.by_nodes:
+            nodes = [(first, o.node_in[j * n:(j + 1) * n], o.node_weight[j], slots) for j, (first, slots) in enumerate(own)]
+        else:
+            nodes = [(own[0][0], [io[k].input for k in range(n)], o.weight, sum(slots for _, slots in own))]
         t = c.job.tables[table]
         weight = nodes[0][2]
         with self.cond:
@@ -352,7 +338,7 @@ class FakeLib:
                     c.rounds[table, i] = r
                     if t.clock:
                         t.version[i] += 1
-                        t.value[i] = t.value[i] + getattr(c, "factor", 1.0) * memory(nodes[0][1][k], elements, t.push)
+                        t.value[i] = t.value[i] + factor * memory(nodes[0][1][k], elements, t.push)
                     for first, inputs, samples, slots in () if t.clock else nodes:
                         data = memory(inputs[k], elements, t.push).clone()
                         t.arrived[i].setdefault(r, {})[first] = (data, samples, slots)
@@ -368,7 +354,6 @@ class FakeLib:
                         self._end(c, op)
                 else:
                     c.waiting.append((t, i, 0 if t.clock else r, io[k].output, op))
-            c.factor = 1.0
             self._advance()
         return 0
 

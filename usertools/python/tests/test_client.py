@@ -42,8 +42,8 @@ class Sessions(Case):
         # sizes of the C structures on any 64-bit machine
         self.assertEqual(
             [ctypes.sizeof(s) for s in (_lib.Error, _lib.Conf, _lib.TensorDecl, _lib.TableDecl,
-                                        _lib.Io, _lib.Hyper, _lib.Stats)],
-            [516, 152, 24, 40, 24, 16, 296])
+                                        _lib.Io, _lib.Op, _lib.Hyper, _lib.Stats)],
+            [516, 152, 24, 40, 24, 72, 16, 296])
 
     def test_older_library(self):
         self.lib.conf_size = 104

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <pbox_pairs.h>
 #include <pbox_wire.h>
 
 #include "options_rows.h"
@@ -215,6 +216,31 @@ pbox_options_box(const struct pbox_options *o, struct pbox_error *err)
 	return box;
 }
 
+int
+conf_pair(const struct pbox_conf *conf, const void *value, uint32_t uses, struct pbox_error *err)
+{
+	const struct pbox_pair *p = pbox_pair_in(uses);
+	char where[WHERE_MAX];
+
+	return p == NULL ? 0
+			 : pbox_fail(err, EINVAL, "%s: " PBOX_PAIR_FMT,
+				   pbox_conf_where(conf, value, where, sizeof(where)),
+				   PBOX_PAIR_ARGS(p));
+}
+
+int
+conf_policies(const struct pbox_options *o, const struct pbox_conf *conf, uint32_t uses,
+	struct pbox_error *err)
+{
+	int ret = 0;
+
+	for (unsigned i = 0; ret == 0 && i < o->n_jobs; i++)
+		if (o->jobs[i].policy != PBOX_POLICY_ANY)
+			ret = conf_pair(conf, &o->jobs[i].policy,
+				uses | pbox_uses_of_policy(o->jobs[i].policy), err);
+	return ret;
+}
+
 static int
 check_boxes(const struct pbox_options *o, const struct pbox_conf *conf, struct pbox_error *err)
 {
@@ -226,12 +252,7 @@ check_boxes(const struct pbox_options *o, const struct pbox_conf *conf, struct p
 	pbox_conf_where(conf, o->boxes, where, sizeof(where));
 	if (pbox_options_box(o, &why) < 0)
 		return pbox_fail(err, EINVAL, "%s: %s", where, why.text);
-	for (unsigned i = 0; i < o->n_jobs; i++)
-		if (o->jobs[i].policy > PBOX_POLICY_WAIT)
-			return pbox_fail(err, EINVAL,
-				"%s: with several boxes ('boxes') there is policy wait alone",
-				pbox_conf_where(conf, &o->jobs[i].policy, where, sizeof(where)));
-	return 0;
+	return conf_policies(o, conf, PBOX_USES_BOXES, err);
 }
 
 static int

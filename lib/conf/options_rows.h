@@ -30,6 +30,13 @@ int conf_cluster_name(const char *name, struct pbox_error *err);
 int conf_cluster_check(
 	const struct pbox_options *o, const struct pbox_conf *conf, struct pbox_error *err);
 
+/* options_check.c: do these go together (doc/modes.md)? Where not, the message names the option's value. */
+int conf_pair(
+	const struct pbox_conf *conf, const void *value, uint32_t uses, struct pbox_error *err);
+/* The same of the policy of each job. */
+int conf_policies(const struct pbox_options *o, const struct pbox_conf *conf, uint32_t uses,
+	struct pbox_error *err);
+
 /* rack_options.c: upstream and rack */
 int conf_rack_check(
 	const struct pbox_options *o, const struct pbox_conf *conf, struct pbox_error *err);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include <pbox_modes.h>
+#include <pbox_pairs.h>
 
 #include "options_rows.h"
 
@@ -56,25 +57,20 @@ static int
 check_alone(const struct pbox_options *o, const struct pbox_conf *conf, struct pbox_error *err)
 {
 	char where[WHERE_MAX];
+	int ret = 0;
 
 	if (o->boxes[0] != '\0')
-		return pbox_fail(err, EINVAL,
-			"%s: a rack's box is no part of several boxes: remove boxes or upstream",
-			pbox_conf_where(conf, o->boxes, where, sizeof(where)));
-	if (o->snapshot_dir[0] != '\0')
-		return pbox_fail(err, EINVAL,
-			"%s: a rack's box has nothing of its own to keep: take snapshots at the upper box",
-			pbox_conf_where(conf, o->snapshot_dir, where, sizeof(where)));
+		ret = conf_pair(conf, o->boxes, PBOX_USES_RACKS | PBOX_USES_BOXES, err);
+	if (ret == 0 && o->snapshot_dir[0] != '\0')
+		ret = conf_pair(conf, o->snapshot_dir, PBOX_USES_RACKS | PBOX_USES_SNAPSHOTS, err);
+	if (ret != 0)
+		return ret;
 	if (o->control_port <= UPLINK_PORTS)
 		return pbox_fail(err, EINVAL,
 			"%s: a rack's box uses the %u ports below it, too: take one above %u",
 			pbox_conf_where(conf, &o->control_port, where, sizeof(where)), UPLINK_PORTS,
 			UPLINK_PORTS);
-	for (unsigned i = 0; i < o->n_jobs; i++)
-		if (o->jobs[i].policy > PBOX_POLICY_WAIT)
-			return pbox_fail(err, EINVAL, "%s: with racks there is policy wait alone",
-				pbox_conf_where(conf, &o->jobs[i].policy, where, sizeof(where)));
-	return 0;
+	return conf_policies(o, conf, PBOX_USES_RACKS, err);
 }
 
 int

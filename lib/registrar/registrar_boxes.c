@@ -65,17 +65,6 @@ has_number(struct pbox_registrar *r, struct registrar_join *q)
 }
 
 static bool
-boxes_policy(struct pbox_registrar *r, struct registrar_join *q)
-{
-	int policy = q->conf->policy == PBOX_POLICY_ANY ? q->m.policy : q->conf->policy;
-
-	return policy == PBOX_POLICY_WAIT ||
-	       registrar_refuse(r, q->f, PBOX_E_UNSUPPORTED, 0,
-		       "job '%s' is at %u boxes, and asks for policy %s: with several boxes there is policy wait alone",
-		       q->m.job, r->conf.boxes.boxes, pbox_policy_name((unsigned)policy));
-}
-
-static bool
 knows_boxes(struct pbox_registrar *r, struct registrar_join *q)
 {
 	return (q->m.can & 1u << PBOX_CAN_BOXES) != 0 ||
@@ -86,7 +75,7 @@ knows_boxes(struct pbox_registrar *r, struct registrar_join *q)
 
 static const struct registrar_check boxes_check[] = {
 	{knows_boxes, PBOX_E_UNSUPPORTED},
-	{boxes_policy, PBOX_E_UNSUPPORTED},
+	{registrar_pairs_join, PBOX_E_UNSUPPORTED},
 	{has_number, PBOX_E_ELSEWHERE},
 	{NULL, 0},
 };

@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <string.h>
 
+#include <pbox_pairs.h>
 #include <pbox_slots.h>
 
 #include "registrar_impl.h"
@@ -211,9 +212,10 @@ registrar_agrees(
 	return same_workers(r, q, job->workers) && same_slots(r, q, job) && same_least(r, q, job) &&
 	       (job->conf->policy != PBOX_POLICY_ANY || job->policy == q->m.policy ||
 		       refuse_and_log(r, q, PBOX_E_BAD_REQUEST, job->policy,
-			       "job '%s': a worker (%s) asks for policy %s, the others for %s: give all the same, or set policy in the job's section",
+			       "job '%s': a worker (%s) asks for policy %s, the others for %s: %s",
 			       q->m.job, q->m.host, pbox_policy_name(q->m.policy),
-			       pbox_policy_name(job->policy)));
+			       pbox_policy_name(job->policy),
+			       pbox_pair_in(PBOX_USES_PLAN | PBOX_USES_SHRINK)->text));
 }
 
 bool

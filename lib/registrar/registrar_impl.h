@@ -207,9 +207,6 @@ bool registrar_rack_join(struct pbox_registrar *r, struct registrar_join *q);
 /* A job begins: only the rack's workers are waited for. */
 void registrar_rack_begin(
 	struct pbox_registrar *r, const struct registrar_join *q, struct pbox_job *job);
-/* Is it a table that no job of a rack has? What it asks for, then. */
-bool registrar_rack_declare(
-	const struct pbox_registrar *r, const struct pbox_declare *m, struct pbox_error *what);
 /* A SET would have to go up. False: it was answered. */
 bool registrar_rack_set(struct pbox_registrar *r, const struct pbox_frame *f);
 /* Its uplink reports the table to the upper box. */
@@ -234,6 +231,10 @@ registrar_can(const struct pbox_registrar *r)
 bool registrar_unsupported_declare(const struct pbox_declare *m, struct pbox_error *what);
 bool registrar_unsupported_join(
 	const struct pbox_registrar *r, const struct pbox_join *m, struct pbox_error *what);
+/* Do two things that it uses here not go together (doc/modes.md)? Of a JOIN false: it was answered; of a DECLARE the code, with err. */
+bool registrar_pairs_join(struct pbox_registrar *r, struct registrar_join *q);
+int registrar_pairs_declare(const struct pbox_registrar *r, const struct pbox_job *job,
+	const struct pbox_declare *m, struct pbox_error *err);
 /* To worker w of the job, in its session, with a tag if that has them. out->peer NULL: to its address. */
 void registrar_send(
 	struct pbox_registrar *r, const struct pbox_job *job, unsigned w, struct pbox_send *out);

@@ -26,17 +26,6 @@ is_rack(const struct pbox_registrar *r)
 
 /* ---- JOIN ------------------------------------------------------------------------------------ */
 
-static bool
-rack_policy(struct pbox_registrar *r, struct registrar_join *q)
-{
-	int policy = q->conf->policy == PBOX_POLICY_ANY ? q->m.policy : q->conf->policy;
-
-	return policy == PBOX_POLICY_WAIT ||
-	       registrar_refuse(r, q->f, PBOX_E_UNSUPPORTED, 0,
-		       "job '%s' is in %u racks, and asks for policy %s: with racks there is policy wait alone",
-		       q->m.job, r->conf.rack.racks, pbox_policy_name((unsigned)policy));
-}
-
 /* Without a name two runs could not be kept apart above: an uplink of this one would go on in another rack's old one. */
 static bool
 rack_run(struct pbox_registrar *r, struct registrar_join *q)
@@ -125,7 +114,7 @@ rack_uplink(struct pbox_registrar *r, struct registrar_join *q)
 }
 
 static const struct registrar_check rack_check[] = {
-	{rack_policy, PBOX_E_UNSUPPORTED},
+	{registrar_pairs_join, PBOX_E_UNSUPPORTED},
 	{rack_run, PBOX_E_UNSUPPORTED},
 	{rack_parts, PBOX_E_UNSUPPORTED},
 	{rack_number, 0},
@@ -152,26 +141,6 @@ registrar_rack_begin(struct pbox_registrar *r, const struct registrar_join *q, s
 	for (unsigned w = 0; w < job->workers; w++)
 		job->member[w].removed = w / part != r->conf.rack.rack;
 	r->conf.ops->uplink_begin(r->conf.ctx, job, q->m.run);
-}
-
-bool
-registrar_rack_declare(
-	const struct pbox_registrar *r, const struct pbox_declare *m, struct pbox_error *what)
-{
-	const char *bad = NULL;
-
-	if (!is_rack(r))
-		return false;
-	if (m->discipline != PBOX_DISCIPLINE_ROUNDS)
-		bad = "in clocks: with racks tables are in rounds";
-	else if (m->mode != PBOX_MODE_ALLREDUCE)
-		bad = "with an optimiser on the box: with racks the optimiser is the workers' (all-reduce)";
-	else if (pbox_format_is_block(m->push_format) || pbox_format_is_block(m->pull_format))
-		bad = "in a format of blocks: with racks tables are in fp32, bf16 or fp16";
-	if (bad == NULL)
-		return false;
-	pbox_fail(what, PBOX_E_UNSUPPORTED, "table %u is %s", m->table, bad);
-	return true;
 }
 
 void

@@ -56,9 +56,7 @@ bad_clock(const struct pbox_job *job, const struct pbox_declare *m, struct pbox_
 			m->table, PBOX_CLOCK_VECTOR);
 		return PBOX_E_LOST;
 	}
-	if (job->names_slots)
-		bad = "discipline clock in a job with slots: start the job without slots, or declare the table in rounds";
-	else if (m->op != PBOX_OP_SUM)
+	if (m->op != PBOX_OP_SUM)
 		bad = "discipline clock takes op sum alone: there is no round to make a mean of";
 	else if (m->optimiser != PBOX_OPT_ADD)
 		bad = "discipline clock takes optimiser add alone: others run at the workers, which push updates";
@@ -68,103 +66,59 @@ bad_clock(const struct pbox_job *job, const struct pbox_declare *m, struct pbox_
 	return PBOX_E_BAD_REQUEST;
 }
 
-/* What a table whose results are differences cannot be (R13.7). */
+/* Flags that do not go with the rest of it (R6.15, R13.9). NULL: they do. */
 static const char *
-bad_difference(
-	const struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_declare *m)
+bad_flags(const struct pbox_declare *m)
 {
-	if (!pbox_format_is_block(m->pull_format))
-		return NULL;
-	if ((m->flags & PBOX_DECLARE_HOLD) != 0)
-		return "with two phases a round (HOLD, max_norm=): take results in fp32, bf16 or fp16";
-	if (job->names_slots)
-		return "in a job with slots: start the job without slots, or take results in fp32, bf16 or fp16";
-	if (r->conf.boxes.boxes > 1)
-		return "at several boxes: one box alone takes it; take results in fp32, bf16 or fp16";
-	return NULL;
-}
-
-/* What a table in rounds whose pushes are in such a format cannot be (R13.8). */
-static const char *
-bad_push(const struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_declare *m)
-{
-	if (!pbox_format_is_block(m->push_format))
-		return NULL;
-	if ((m->flags & PBOX_DECLARE_HOLD) != 0)
-		return "from workers with two phases a round (HOLD, max_norm=): push fp32, bf16 or fp16";
-	if (m->op == PBOX_OP_WEIGHTED_MEAN)
-		return "with op weighted_mean: the worker multiplies, and declares sample_mean";
-	if (registrar_is_planned(job) && (m->flags & PBOX_DECLARE_MIXED) == 0)
-		return "from workers with policy reassign, without the flag MIXED: slots that a worker gets within a round come in fp32";
-	if (r->conf.boxes.boxes > 1)
-		return "at several boxes: one box alone takes it; use fp32, bf16 or fp16";
-	return NULL;
-}
-
-/* What a table in clocks whose pushes are in such a format cannot be (R14.14). */
-static const char *
-bad_update(const struct pbox_job *job, const struct pbox_declare *m)
-{
-	if (pbox_format_is_block(m->pull_format))
-		return "in results of discipline clock, whose workers are at different versions: pull fp32, bf16 or fp16; pushes alone take it";
-	if (pbox_shard_vector(m->discipline, job->workers) == 0)
-		return "in a job of more than 256 workers with discipline clock: nobody keeps what was pushed; push fp32, bf16 or fp16";
-	return NULL;
-}
-
-/* What a table in a format of blocks cannot be (R13.6 to R13.8). 0 or a protocol error. */
-static int
-bad_block(const struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_declare *m,
-	struct pbox_error *err)
-{
-	unsigned format = pbox_format_is_block(m->push_format) ? m->push_format : m->pull_format;
-	const char *bad = NULL;
-
 	if ((m->flags & PBOX_DECLARE_MIXED) != 0 &&
-		(m->discipline == PBOX_DISCIPLINE_CLOCK || !pbox_format_is_block(m->push_format))) {
-		pbox_fail(err, PBOX_E_UNSUPPORTED,
-			"table %u: flag MIXED goes with pushes in a format of blocks to a table in rounds",
-			m->table);
+		(m->discipline == PBOX_DISCIPLINE_CLOCK || !pbox_format_is_block(m->push_format)))
+		return "flag MIXED goes with pushes in a format of blocks to a table in rounds";
+	if ((m->flags & PBOX_DECLARE_HOLD) != 0 && m->mode != PBOX_MODE_OPTIMISER)
+		return "two phases a round (HOLD, max_norm=) are for an optimiser on the box: in mode 0 gradients come back as their mean, and the worker can clip them itself";
+	return NULL;
+}
+
+/* What a table in a format of blocks cannot be (R13.6 to R13.9, R14.14), but for what doc/modes.md has. NULL: it can. */
+static const char *
+bad_block(const struct pbox_job *job, const struct pbox_declare *m)
+{
+	bool up = pbox_format_is_block(m->push_format);
+
+	if (!up && !pbox_format_is_block(m->pull_format))
+		return NULL;
+	if (m->discipline == PBOX_DISCIPLINE_CLOCK)
+		return pbox_shard_vector(m->discipline, job->workers) == 0
+			       ? "in a job of more than 256 workers with discipline clock: nobody keeps what was pushed; push fp32, bf16 or fp16"
+			       : NULL;
+	if (m->mode != PBOX_MODE_OPTIMISER && m->push_format != m->pull_format)
+		return "and another one the other way: push and pull take the same one";
+	if (up && m->op == PBOX_OP_WEIGHTED_MEAN)
+		return "with op weighted_mean: the worker multiplies, and declares sample_mean";
+	if (up && registrar_is_planned(job) && (m->flags & PBOX_DECLARE_MIXED) == 0)
+		return "from workers with policy reassign, without the flag MIXED: slots that a worker gets within a round come in fp32";
+	return NULL;
+}
+
+/* What this box does not have, by its name. 0 or a protocol error. */
+static int
+bad_together(const struct pbox_registrar *r, const struct pbox_job *job,
+	const struct pbox_declare *m, struct pbox_error *err)
+{
+	bool up = pbox_format_is_block(m->push_format);
+	const char *bad = bad_flags(m);
+	int code;
+
+	if (bad != NULL) {
+		pbox_fail(err, PBOX_E_UNSUPPORTED, "table %u: %s", m->table, bad);
 		return PBOX_E_UNSUPPORTED;
 	}
-	if (!pbox_format_is_block(format))
-		return 0;
-	if (m->discipline == PBOX_DISCIPLINE_CLOCK)
-		bad = bad_update(job, m);
-	else if (m->mode == PBOX_MODE_OPTIMISER)
-		bad = bad_difference(r, job, m);
-	else if (m->push_format != m->pull_format)
-		bad = "and another one the other way: push and pull take the same one";
-	if (bad == NULL && m->discipline != PBOX_DISCIPLINE_CLOCK)
-		bad = bad_push(r, job, m);
-	if (bad == NULL)
-		return 0;
+	code = registrar_pairs_declare(r, job, m, err);
+	bad = bad_block(job, m);
+	if (code != 0 || bad == NULL)
+		return code;
 	pbox_fail(err, PBOX_E_UNSUPPORTED, "table %u: format %s %s", m->table,
-		pbox_format_name(format), bad);
+		pbox_format_name(up ? m->push_format : m->pull_format), bad);
 	return PBOX_E_UNSUPPORTED;
-}
-
-/* What a table with two phases a round cannot be (R6.15). True: refused, with its name. */
-static bool
-bad_hold(const struct pbox_job *job, const struct pbox_declare *m, struct pbox_error *err)
-{
-	const char *bad = NULL;
-
-	if ((m->flags & PBOX_DECLARE_HOLD) == 0)
-		return false;
-	if (m->mode != PBOX_MODE_OPTIMISER)
-		bad = "mode 0: there gradients come back as their mean, and the worker can clip them itself";
-	else if (m->discipline != PBOX_DISCIPLINE_ROUNDS)
-		bad = "discipline clock, which has no rounds";
-	else if (registrar_is_planned(job))
-		bad = "policy reassign: take policy wait";
-	else if (job->policy == PBOX_POLICY_SHRINK)
-		bad = "policy shrink: take policy wait";
-	if (bad != NULL)
-		pbox_fail(err, PBOX_E_UNSUPPORTED,
-			"table %u: this box does not have two phases a round (HOLD, max_norm=) with %s",
-			m->table, bad);
-	return bad != NULL;
 }
 
 /* One page; 0 or a protocol error with err filled. */
@@ -223,10 +177,6 @@ take_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_j
 		registrar_refuse(r, f, PBOX_E_UNSUPPORTED, m.table, "%s", err.text);
 		return;
 	}
-	if (registrar_rack_declare(r, &m, &err)) {
-		registrar_refuse(r, f, PBOX_E_UNSUPPORTED, m.table, "%s", err.text);
-		return;
-	}
 	bad = bad_declare(&m, job->n_tables, mb->declared);
 	if (bad == NULL && registrar_is_planned(job) &&
 		(m.table > 0 || m.mode != PBOX_MODE_OPTIMISER || m.op == PBOX_OP_WEIGHTED_MEAN))
@@ -235,11 +185,7 @@ take_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_j
 		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m.table, "table %u: %s", m.table, bad);
 		return;
 	}
-	if (bad_hold(job, &m, &err)) {
-		registrar_refuse(r, f, PBOX_E_UNSUPPORTED, m.table, "%s", err.text);
-		return;
-	}
-	code = bad_block(r, job, &m, &err);
+	code = bad_together(r, job, &m, &err);
 	if (code == 0)
 		code = bad_clock(job, &m, &err);
 	if (code != 0) {

@@ -4,6 +4,8 @@
 
 #include <stdio.h>
 
+#include <pbox_pairs.h>
+
 #include "registrar_impl.h"
 
 /* What has its number in the protocol, and is done by a later release (section 13): refused by its name, so that no
@@ -63,6 +65,52 @@ registrar_unsupported_join(
 		pbox_fail(what, PBOX_E_UNSUPPORTED, "%s", text);
 	return n > 0;
 }
+
+/* ---- what does not go together (doc/modes.md) ------------------------------------------------------ */
+
+static uint32_t
+uses_of(const struct pbox_registrar *r, unsigned policy, bool slots)
+{
+	return (r->conf.boxes.boxes > 1 ? PBOX_USES_BOXES : 0) |
+	       (r->conf.rack.racks > 0 ? PBOX_USES_RACKS : 0) | pbox_uses_of_policy(policy) |
+	       (slots ? PBOX_USES_SLOTS : 0);
+}
+
+bool
+registrar_pairs_join(struct pbox_registrar *r, struct registrar_join *q)
+{
+	int policy = q->conf->policy == PBOX_POLICY_ANY ? q->m.policy : q->conf->policy;
+	const struct pbox_pair *p = pbox_pair_in(uses_of(r, (unsigned)policy, q->m.slots != 0));
+
+	PBOX_ASSERT(p == NULL || p->by > 0); /* the configuration has passed its own check */
+	return p == NULL || registrar_refuse(r, q->f, (enum pbox_errcode)p->by, 0,
+				    "job '%s': " PBOX_PAIR_FMT, q->m.job, PBOX_PAIR_ARGS(p));
+}
+
+int
+registrar_pairs_declare(const struct pbox_registrar *r, const struct pbox_job *job,
+	const struct pbox_declare *m, struct pbox_error *err)
+{
+	uint32_t uses =
+		uses_of(r, job->policy, job->names_slots) |
+		pbox_uses_of_table(m->mode == PBOX_MODE_OPTIMISER, m->discipline,
+			(m->flags & PBOX_DECLARE_HOLD) != 0, m->push_format, m->pull_format);
+	const struct pbox_pair *p = pbox_pair_in(uses);
+	unsigned format;
+
+	if (p == NULL)
+		return 0;
+	PBOX_ASSERT(p->by > 0);
+	format = pbox_pair_format(p, m->push_format, m->pull_format);
+	if (format != PBOX_FMT_NONE)
+		pbox_fail(err, p->by, "table %u, format %s: " PBOX_PAIR_FMT, m->table,
+			pbox_format_name(format), PBOX_PAIR_ARGS(p));
+	else
+		pbox_fail(err, p->by, "table %u: " PBOX_PAIR_FMT, m->table, PBOX_PAIR_ARGS(p));
+	return p->by;
+}
+
+/* ---- requests -------------------------------------------------------------------------------------- */
 
 bool
 registrar_unsupported(struct pbox_registrar *r, const struct pbox_frame *f, const char *what)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <pbox_options.h>
+#include <pbox_pairs.h>
 
 #include "unit.h"
 
@@ -206,6 +207,48 @@ test_contradictions(void)
 		"FILE line 1: [port 01]: port numbers are 0 to 9999, without leading zeros");
 	bad(PORT "mtu = 1400",
 		"FILE line 3: [port 0] mtu: '1400' is out of range: 1500 to 65000 bytes, or auto");
+}
+
+/* What a configuration says of what is used: lines of the box's, and of a job. */
+static const struct said {
+	unsigned use;
+	const char *box, *job;
+} said[] = {
+	{PBOX_USES_BOXES, "boxes = 10.0.0.1, 10.0.0.2\n", ""},
+	{PBOX_USES_RACKS, "upstream = 10.0.0.9\nrack = 0/2\n", ""},
+	{PBOX_USES_SNAPSHOTS, "snapshot-dir = /tmp\nsnapshot-memory = 64M\n", ""},
+	{PBOX_USES_PLAN, "", "policy = reassign\n"},
+	{PBOX_USES_SHRINK, "", "policy = shrink\n"},
+};
+
+/* Each two of them: doc/modes.md. An option is given once, so a section has one policy. */
+static void
+test_modes(void)
+{
+	unsigned refused = 0;
+
+	for (unsigned a = 0; a < sizeof(said) / sizeof(said[0]); a++)
+		for (unsigned b = a + 1; b < sizeof(said) / sizeof(said[0]); b++) {
+			const struct pbox_pair *p = pbox_pair_in(said[a].use | said[b].use);
+			char text[512], want[384] = "";
+			struct pbox_conf *conf;
+
+			if (said[a].job[0] != '\0' && said[b].job[0] != '\0')
+				continue;
+			snprintf(text, sizeof(text), "%s%s" PORT JOB "%s%s", said[a].box,
+				said[b].box, said[a].job, said[b].job);
+			if (p != NULL)
+				snprintf(
+					want, sizeof(want), "): " PBOX_PAIR_FMT, PBOX_PAIR_ARGS(p));
+			conf = load(text, NULL, NULL);
+			CU_ASSERT_EQUAL(conf == NULL, p != NULL);
+			CU_ASSERT_PTR_NOT_NULL(strstr(err.text, want));
+			if (strstr(err.text, want) == NULL)
+				printf("\n got: %s\nwant: %s\n", err.text, want);
+			refused += p != NULL;
+			pbox_conf_free(conf);
+		}
+	UNIT_EQ_U64(refused, 6);
 }
 
 static void
@@ -519,6 +562,7 @@ const struct unit_test unit_tests[] = {
 	{"a secret that others can read", test_exposed_secret},
 	{"everything set", test_everything_set},
 	{"contradictions", test_contradictions},
+	{"what goes together", test_modes},
 	{"addresses of ports", test_addresses},
 	{"--help needs nothing else", test_help_needs_nothing_else},
 	{"without a file", test_no_file},

@@ -174,8 +174,28 @@ on_restore(void *ctx, const struct pbox_job *job, struct pbox_table *t, bool res
 	return fx.restore != NULL ? fx.restore(job, t, restoring) : -ENOENT;
 }
 
-static const struct pbox_registrar_ops registrar_ops = {
-	on_send, on_post, on_random, on_event, on_restore};
+/* Of a rack, whose upper box is not there: the uplink is a member, and no table of the rack is ever complete. */
+static int
+on_uplink(void *ctx, const struct pbox_registrar_uplink *run, unsigned *window,
+	struct pbox_error *err)
+{
+	(void)ctx;
+	(void)run;
+	(void)err;
+	*window = 64;
+	return 0;
+}
+
+static void
+on_uplink_begin(void *ctx, const struct pbox_job *job, const uint8_t *run)
+{
+	(void)ctx;
+	(void)job;
+	(void)run;
+}
+
+static const struct pbox_registrar_ops registrar_ops = {on_send, on_post, on_random, on_event,
+	on_restore, .uplink = on_uplink, .uplink_begin = on_uplink_begin};
 
 void
 fx_begin(void)
@@ -183,6 +203,7 @@ fx_begin(void)
 	static const uint8_t cookie_key[PBOX_COOKIE_KEY_LEN] = {17};
 	struct pbox_registrar_conf conf = {
 		.boxes = fx.boxes,
+		.rack = fx.rack,
 		.incarnation = INCARNATION,
 		.cookie_key = cookie_key,
 		.first_run = fx.first_run,

@@ -68,6 +68,7 @@ struct fx {
 	uint32_t grace_ms;
 	size_t arena_size;
 	struct pbox_registrar_boxes boxes;
+	struct pbox_registrar_rack rack; /* its tables must not become complete */
 	bool nodes; /* shard i, its arena and half of the memory are on NUMA node i */
 };
 

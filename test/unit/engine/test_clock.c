@@ -575,7 +575,7 @@ test_refused_tables(void)
 	w[0] = (struct fx_worker){.job = "vision", .workers = 1, .slots = 4};
 	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[0]));
 	t = table();
-	refused(fx_declare(&w[0], 0, &t), PBOX_E_BAD_REQUEST, "clock in a job with slots");
+	refused(fx_declare(&w[0], 0, &t), PBOX_E_BAD_REQUEST, "table 0: slots with clocks: ");
 	t.discipline = PBOX_DISCIPLINE_ROUNDS; /* and add in rounds is an optimiser like others */
 	UNIT_EQ_U64(fx_declare(&w[0], 0, &t)->hdr.type, PBOX_DECLARED);
 	fx_end();

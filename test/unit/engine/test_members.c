@@ -441,7 +441,7 @@ test_policies_are_named(void)
 	fx_join_with(&w[1], &m, "key");
 	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
 	CU_ASSERT_STRING_EQUAL(fx_error_text(),
-		"job 'five': a worker (host1) asks for policy shrink, the others for wait: give all the same, or set policy in the job's section");
+		"job 'five': a worker (host1) asks for policy shrink, the others for wait: a job has one policy: give all workers the same, or set policy in the job's section");
 	CU_ASSERT_STRING_EQUAL(fx.event, fx_error_text());
 	m.policy = 3;
 	fx_join_with(&w[1], &m, "key");

@@ -118,17 +118,17 @@ test_blocks(void)
 	WITH("format int8 and another one", d.pull_format = PBOX_FMT_MXFP4, d.flags = 0x050700);
 	WITH("format mxfp4 and another one", d.push_format = PBOX_FMT_FP32,
 		d.pull_format = PBOX_FMT_MXFP4, d.flags = 0x050000);
-	WITH("format int8 from workers with two phases", d.mode = PBOX_MODE_OPTIMISER,
+	WITH("format int8: pushes in blocks with two phases", d.mode = PBOX_MODE_OPTIMISER,
 		d.optimiser = PBOX_OPT_SGD, d.pull_format = PBOX_FMT_FP32,
 		d.flags = 0x0700 | PBOX_DECLARE_HOLD);
 	WITH("format int8 with op weighted_mean", d.mode = PBOX_MODE_OPTIMISER,
 		d.optimiser = PBOX_OPT_SGD, d.op = PBOX_OP_WEIGHTED_MEAN);
-	WITH("format int8 with two phases", d.mode = PBOX_MODE_OPTIMISER,
+	WITH("format int8: results in blocks with two phases", d.mode = PBOX_MODE_OPTIMISER,
 		d.optimiser = PBOX_OPT_SGD, d.push_format = PBOX_FMT_FP32,
 		d.flags = 0x070000 | PBOX_DECLARE_HOLD);
-	WITH("format int8 in results of discipline clock", d.discipline = PBOX_DISCIPLINE_CLOCK,
+	WITH("format int8: clocks with results in blocks", d.discipline = PBOX_DISCIPLINE_CLOCK,
 		d.mode = PBOX_MODE_OPTIMISER, d.optimiser = PBOX_OPT_ADD);
-	WITH("format mxfp4 in results of discipline clock", d.discipline = PBOX_DISCIPLINE_CLOCK,
+	WITH("format mxfp4: clocks with results in blocks", d.discipline = PBOX_DISCIPLINE_CLOCK,
 		d.mode = PBOX_MODE_OPTIMISER, d.optimiser = PBOX_OPT_ADD,
 		d.push_format = PBOX_FMT_FP32, d.pull_format = PBOX_FMT_MXFP4, d.flags = 0x050000);
 	WITH("format int8 with op weighted_mean", d.op = PBOX_OP_WEIGHTED_MEAN);
@@ -177,7 +177,7 @@ test_blocks_of_jobs(void)
 	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[0]));
 	fx_declare_list(&w[0], &down, &e, 1);
 	UNIT_EQ_U64(fx_error(), PBOX_E_UNSUPPORTED);
-	CU_ASSERT(strstr(fx_error_text(), "format int8 in a job with slots") != NULL);
+	CU_ASSERT(strstr(fx_error_text(), "format int8: slots with results in blocks") != NULL);
 	fx_clear();
 	CU_ASSERT_EQUAL(fx_declare_list(&w[0], &nodes, &e, 1)->hdr.type, PBOX_DECLARED);
 	fx_end();

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <pbox_pairs.h>
+
 #include "worker_impl.h"
 
 /* Checks of a program's arguments: configuration, table, MTU. */
@@ -78,37 +80,36 @@ pbox_worker_check(const struct pbox_client_conf *conf, struct pbox_client_error 
 	return 0;
 }
 
-/** R13.6 to R13.8, R14.14 */
+int
+check_pairs(const struct pbox_client_table *d, uint32_t uses, const char *what,
+	struct pbox_client_error *err)
+{
+	const struct pbox_pair *p;
+	unsigned format;
+
+	uses |= pbox_uses_of_table(d->mode == PBOX_MODE_OPTIMISER, d->discipline, d->hold != 0,
+		d->push_format, d->pull_format);
+	p = pbox_pair_in(uses);
+	if (p == NULL)
+		return 0;
+	format = pbox_pair_format(p, d->push_format, d->pull_format);
+	if (format != PBOX_FMT_NONE)
+		return pbox_client_fail(err, PBOX_C_INVALID, "%s, format %s: " PBOX_PAIR_FMT, what,
+			pbox_format_name(format), PBOX_PAIR_ARGS(p));
+	return pbox_client_fail(err, PBOX_C_INVALID, "%s: " PBOX_PAIR_FMT, what, PBOX_PAIR_ARGS(p));
+}
+
+/** R13.6: without an optimiser a format of blocks goes both ways. */
 static int
 check_blocks_fit(const struct pbox_client_table *d, struct pbox_client_error *err)
 {
 	bool block = pbox_format_is_block(d->push_format) || pbox_format_is_block(d->pull_format);
 
-	if (!block)
+	if (!block || d->mode == PBOX_MODE_OPTIMISER || d->push_format == d->pull_format)
 		return 0;
-	if (d->discipline == PBOX_DISCIPLINE_CLOCK) {
-		if (pbox_format_is_block(d->pull_format))
-			return pbox_client_fail(err, PBOX_C_INVALID,
-				"pull format %s of a table in clocks, whose workers are at different versions: pull fp32, bf16 or fp16; pushes alone take a format of blocks",
-				pbox_format_name(d->pull_format));
-		return 0;
-	}
-	if (d->mode == PBOX_MODE_OPTIMISER) {
-		if (d->hold && pbox_format_is_block(d->push_format))
-			return pbox_client_fail(err, PBOX_C_INVALID,
-				"push format %s with two phases a round (hold): push fp32, bf16 or fp16",
-				pbox_format_name(d->push_format));
-		if (d->hold)
-			return pbox_client_fail(err, PBOX_C_INVALID,
-				"pull format %s with two phases a round (hold): pull fp32, bf16 or fp16",
-				pbox_format_name(d->pull_format));
-		return 0;
-	}
-	if (d->push_format != d->pull_format)
-		return pbox_client_fail(err, PBOX_C_INVALID,
-			"push format %s and pull format %s: a format of blocks goes both ways; give the same one for both",
-			pbox_format_name(d->push_format), pbox_format_name(d->pull_format));
-	return 0;
+	return pbox_client_fail(err, PBOX_C_INVALID,
+		"push format %s and pull format %s: a format of blocks goes both ways; give the same one for both",
+		pbox_format_name(d->push_format), pbox_format_name(d->pull_format));
 }
 
 int
@@ -135,11 +136,9 @@ pbox_worker_check_table(const struct pbox_client_table *d, struct pbox_client_er
 		return pbox_client_fail(err, PBOX_C_INVALID,
 			"a table in clocks takes op sum and optimiser add (mode 1), not %s and %s: its optimiser runs at the workers, which push updates",
 			pbox_op_name(d->op), pbox_optimiser_name(d->optimiser));
-	if (d->hold > 1 || (d->hold && (d->mode != PBOX_MODE_OPTIMISER ||
-					       d->discipline != PBOX_DISCIPLINE_ROUNDS)))
+	if (d->hold > 1 || (d->hold && d->mode != PBOX_MODE_OPTIMISER))
 		return pbox_client_fail(err, PBOX_C_INVALID,
-			"hold is %u; 0, or 1 (two phases a round) in mode 1 and rounds, is taken",
-			d->hold);
+			"hold is %u; 0, or 1 (two phases a round) in mode 1, is taken", d->hold);
 	later = pbox_format_later(
 		pbox_format_later(d->push_format)[0] != '?' ? d->push_format : d->pull_format);
 	if (later[0] != '?')
@@ -151,7 +150,7 @@ pbox_worker_check_table(const struct pbox_client_table *d, struct pbox_client_er
 			"element format %u or %u does not exist: 1 fp32" PBOX_FORMATS_16(NUMBERED)
 				PBOX_FORMATS_BLOCK(NUMBERED),
 			d->push_format, d->pull_format);
-	if (check_blocks_fit(d, err) != 0)
+	if (check_blocks_fit(d, err) != 0 || check_pairs(d, 0, "the table", err) != 0)
 		return PBOX_C_INVALID;
 	for (unsigned i = 0; i < d->n; i++) {
 		if (d->tensors[i].elements > MAX_ELEMENTS ||

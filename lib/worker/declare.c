@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <pbox_pairs.h>
+
 #include "worker_impl.h"
 
 /* A table is declared: DECLARE, MAP, and what it needs in memory (section 5 of the protocol). */
@@ -134,19 +136,25 @@ declare_check_block(const struct session *s, const struct pbox_client_table *wha
 		return pbox_client_fail(err, PBOX_C_INVALID,
 			"table %u: format %s needs keep_copies: results are decoded into the copies, and what was pushed is kept beside them",
 			w->tables, format);
-	if (w->conf.slots != 0 && down && what->mode == PBOX_MODE_OPTIMISER)
-		return pbox_client_fail(err, PBOX_C_INVALID,
-			"table %u: pull format %s in a job with slots: start the job without slots, or pull fp32, bf16 or fp16",
-			w->tables, format);
 	if (w->conf.slots != 0 && what->op == PBOX_OP_WEIGHTED_MEAN)
 		return pbox_client_fail(err, PBOX_C_INVALID,
 			"table %u: push format %s with op weighted_mean in a job with slots, of which nodes are one slot each: push sums over samples, with op sample_mean",
 			w->tables, format);
-	if (w->boxes > 1)
-		return pbox_client_fail(err, PBOX_C_INVALID,
-			"table %u: format %s, and job '%s' is at %u boxes: one box alone takes it; use fp32, bf16 or fp16",
-			w->tables, format, w->job, w->boxes);
 	return 0;
+}
+
+/** What it cannot be in this job (doc/modes.md). The policy is the job's, which may be another one than this worker's. */
+static int
+declare_check_pairs(const struct pbox_worker *w, const struct pbox_client_table *what,
+	struct pbox_client_error *err)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "table %u", w->tables);
+	return check_pairs(what,
+		(w->conf.slots != 0 ? PBOX_USES_SLOTS : 0) | (w->planned ? PBOX_USES_PLAN : 0) |
+			(w->boxes > 1 ? PBOX_USES_BOXES : 0),
+		name, err);
 }
 
 /** The box that is asked; of a new attempt the first one. */
@@ -181,7 +189,9 @@ declare_check(const struct session *s, const struct pbox_client_table *what, boo
 			 ~s->can;
 	int rc = 0;
 
-	if (lacks == 0 && (discipline->stays || what->hold) && s->w->boxes > 1)
+	if (lacks == 0)
+		rc = declare_check_pairs(s->w, what, err);
+	if (rc == 0 && lacks == 0 && (discipline->stays || what->hold) && s->w->boxes > 1)
 		rc = declare_check_stays(s->w, what->hold != 0, err);
 	if (rc != 0)
 		return rc;

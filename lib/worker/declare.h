@@ -20,6 +20,10 @@
 
 struct session;
 
+/** check.c: is it, beside these uses of the job, what does not go together (doc/modes.md)? @p what begins the message. */
+int check_pairs(const struct pbox_client_table *d, uint32_t uses, const char *what,
+	struct pbox_client_error *err);
+
 /* ---- DECLARE and MAP: pager.c, declare.c, map.c, table.c --------------------------------- */
 
 #define PAGES 32 /* requests in flight */

@@ -31,7 +31,7 @@ import weakref
 from dataclasses import dataclass, make_dataclass
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
-from . import _buffers, _checks, _lib, _signal, _threads
+from . import _buffers, _checks, _lib, _modes, _signal, _threads
 from .errors import PBoxClosed, PBoxError, PBoxInvalid, PBoxSystemError, error_of
 
 ANY_ROUND = 0xffffffff
@@ -796,9 +796,7 @@ class Client:
                 ("optimiser", optimiser, "add", "workers push updates, and optimisers run there (pbox.torch.Eager)")):
             if given != needed:
                 raise PBoxInvalid(f"{name}={given!r} and discipline='clock': {why}; pass {name}={needed!r}")
-        if self.slots != self.workers:
-            raise PBoxInvalid(f"discipline='clock' in a job with slots={self.slots}: slots are shares of a round, and a table in clocks has no "
-                              "rounds; open a session without slots=, of another job (job=)")
+        _modes.check("discipline='clock'", clocks=True, slots=self.slots != self.workers, plan=self.policy == "reassign")
 
     def _lives(self, waiting: Any) -> bool:
         """Is it worth to wait on for the oldest operation? `waiting` is a _lib.Waiting of its own

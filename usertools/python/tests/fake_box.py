@@ -189,7 +189,7 @@ class FakeLib:
 
     def pbox_client_name(self, what, number):
         names = {b"format": ["", "fp32", "bf16", "fp16"], b"op": OPS, b"optimiser": KINDS,
-                 b"hyper": HYPERS, b"policy": ["wait", "shrink"]}[what]
+                 b"hyper": HYPERS, b"policy": ["wait", "shrink", "reassign"]}[what]
         return names[number].encode() or None if number < len(names) else None
 
     def pbox_client_conf_init_sized(self, conf, size):

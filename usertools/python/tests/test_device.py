@@ -246,7 +246,7 @@ class Other(Small):
         with stand_in.StandIn().instead_of_host():
             with self.assertRaisesRegex(pbox.PBoxInvalid, "dtype torch.float64"):
                 pbox.torch.register(FakeDDP(parameters(torch.float64)), worker=0, workers=1, **HERE)
-            with self.assertRaisesRegex(pbox.PBoxInvalid, "policy='reassign' works in host memory"):
+            with self.assertRaisesRegex(pbox.PBoxInvalid, "SGD: policy reassign with a GPU: "):
                 pbox.torch.SGD(list(parameters()), 0.1, worker=0, workers=1, slots=4, **HERE)._begin_plan()
             self.close_all()
             with self.assertRaisesRegex(pbox.PBoxInvalid, "torch.float64"):

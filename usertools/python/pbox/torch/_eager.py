@@ -13,7 +13,7 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Tuple, 
 
 import torch
 
-from .. import _buffers, _checks, _lib
+from .. import _buffers, _checks, _lib, _modes
 from ..client import ANY_ROUND, BOUND_MAX, Client, Operation, Tensor
 from ..errors import PBoxDeadline, PBoxInvalid
 from . import _device, _finite, _layout, _model
@@ -114,15 +114,12 @@ class Eager(torch.optim.Optimizer):
         if bound is not None and callable(staleness):
             raise PBoxInvalid("bound= counts the steps of workers by their pushes, and staleness() may drop an update (0), which is none: "
                               "take one of the two, or staleness='rel', 'inv' or 'inv_n'")
-        if options.get("slots") is not None:
-            raise PBoxInvalid("slots= is for optimisers on the box, which have rounds; Eager has none: leave it out")
-        if options.get("policy", "wait") == "reassign":
-            raise PBoxInvalid("policy='reassign' gives the slots of rounds to others, and Eager has no rounds: leave it out")
+        _modes.check("Eager", clocks=True, plan=options.get("policy") == "reassign", slots=options.get("slots") is not None, pull=pull in _buffers.BLOCKS,
+                     hold=options.keys() & {"max_norm", "skip_nonfinite"})
         if push not in _PUSHED:
             raise PBoxInvalid(f"push is {push!r}: an update goes in 'fp32', 'int8' or 'mxfp4'")
         if pull not in _PULLED:
-            raise PBoxInvalid(f"pull is {pull!r}: results come in 'fp32' or 'bf16'; workers are at different versions, so there are no "
-                              "differences that a block format could have. push= takes one")
+            raise PBoxInvalid(f"pull is {pull!r}: results come in 'fp32' or 'bf16'")
         self._in_flight = _checks.whole(in_flight, "in_flight", 64, 1)
         self._bound = None if bound is None else _checks.whole(bound, "bound", BOUND_MAX)
         self.inner, self._staleness = optimizer, staleness

@@ -184,13 +184,3 @@ def check_groups(groups: Sequence[Dict[str, Any]]) -> None:
             if name in group:
                 raise PBoxInvalid(f"param_groups[{g}] has {name}={group[name]!r:.80}, which nothing would look at: it is one value for all groups, an argument of the "
                                   f"constructor. Remove it from the group. {_ANEW}")
-
-
-def check(max_norm: Any, skip_nonfinite: bool, policy: str, on_host: bool) -> None:
-    """What cannot be clipped on the box is refused by name."""
-    what = "max_norm=" if max_norm is not None else "skip_nonfinite="
-    if policy != "wait":
-        raise PBoxInvalid(f"{what} and policy={policy!r}: rounds in two phases are for policy='wait' so far")
-    if not on_host:
-        raise PBoxInvalid(f"{what}: rounds in two phases are for parameters on the CPU so far. On a GPU take an optimiser of torch.optim with the hook "
-                          "(pbox.torch.register), where clip_grad_norm_ sees the mean")

@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Un
 
 import torch
 
-from .. import _buffers, _checks, _lib
+from .. import _buffers, _checks, _lib, _modes
 from ..client import ANY_ROUND, Client, Operation, Table, Tensor
 from ..errors import PBoxDeadline, PBoxError, PBoxInvalid, PBoxMismatch, PBoxMore, PBoxRefused, PBoxRunning
 from . import _apart, _clip, _content, _decide, _device, _finite, _layout, _model, _placed, _skip
@@ -159,8 +159,7 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
             raise PBoxInvalid("ahead= goes without send_early, first_round and least: who begins in a running job lacks the parameters of the round "
                               "before")
         self._steals = steal
-        if steal and ahead:
-            raise PBoxInvalid("steal=True goes without ahead=: who steals a slot would need the parameters of a round before")
+        _modes.check(type(self).__name__, steal=steal, ahead=self._quarters)
         self.local_clip, self._local_backward = local_clip, local_backward
         self._skips = bool(skip_nonfinite)
         phases = max_norm is not None or skip_nonfinite
@@ -178,7 +177,8 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
             between_rounds(self.client, "another optimiser")
             self._divide(slots)
             if phases:
-                _norm.check(max_norm, skip_nonfinite, self.client.policy, self._device is None)
+                policy = self.client.policy
+                _modes.check(type(self).__name__, hold=True, plan=policy == "reassign", shrink=policy == "shrink", gpu=self._device is not None)
             if declare_timeout is None:
                 declare_timeout = max(self.client.timeout, DECLARE_SECONDS)
             self._agreement: Union[Agreement, Alone]
@@ -282,15 +282,10 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
         return declare(1, timeout)
 
     def _check_blocks(self, slots: Optional[int], options: Dict[str, Any], phases: bool) -> None:
-        """What does not go with a block format yet, by name."""
-        if self._push in _buffers.BLOCKS and phases:
-            raise PBoxInvalid(f"push={self._push!r} goes without max_norm= and skip_nonfinite= so far: take push='fp32' or 'bf16'")
-        if self._pull not in _buffers.BLOCKS:
-            return
-        if slots is not None or options.get("policy") == "reassign":
-            raise PBoxInvalid(f"pull={self._pull!r} goes without slots and plans so far: leave slots= and policy='reassign' out, or take pull='fp32' or 'bf16'")
-        if phases:
-            raise PBoxInvalid(f"pull={self._pull!r} goes without max_norm= and skip_nonfinite= so far: take pull='fp32' or 'bf16'")
+        """What does not go together by the arguments alone; the rest is known when there is a session (doc/modes.md)."""
+        policy = options.get("policy")
+        _modes.check(type(self).__name__, slots=slots is not None or policy == "reassign", plan=policy == "reassign", shrink=policy == "shrink", hold=phases,
+                     push=self._push in _buffers.BLOCKS, pull=self._pull in _buffers.BLOCKS)
 
     def _divide(self, slots: Optional[int]) -> None:
         """Which slots this worker computes, and what the box makes of the nodes."""
@@ -315,9 +310,7 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
     def _begin_plan(self) -> None:
         if self._slots is None:
             raise PBoxInvalid("policy='reassign' gives slots to others: pass slots=V to the optimiser")
-        if self._device is not None:
-            raise PBoxInvalid(f"policy='reassign' works in host memory, and the parameters are on {self._all[0].device}: move the model to the CPU "
-                              "(model.cpu()), or take policy='wait' with slots=")
+        _modes.check(type(self).__name__, plan=True, gpu=self._device is not None)
         if _buffers.arrays_of(self._push) != "fp32":
             raise PBoxInvalid(f"policy='reassign' and push={self._push!r}: how a narrow sum is rounded would depend on the plan; take "
                               "push='fp32' (pull= may be narrow), or, where the bits may depend on it, push='int8'")

@@ -75,6 +75,9 @@ pbox_hyper_check_part(const struct pbox_hyper *h, enum pbox_optimiser kind)
 		return "steps must be a whole number, -2^53 to 2^53";
 	if (h->maximize != 0.0 && h->maximize != 1.0)
 		return "maximize must be 0 or 1";
+	if (!(h->plain >= 0.0 && h->plain < 2.0 * PBOX_PLAIN_WHYS_END &&
+		    h->plain == floor(h->plain)))
+		return "plain must be 0 (results in the pull format) or 1 (in fp32), and twice the number of a reason";
 	if (!(h->coefficient == -1.0 || (h->coefficient >= 0.0 && h->coefficient <= 1.0)))
 		return "coefficient must be above 0 and at most 1, or -1 (skip)";
 	if (!(in_fp32(h->max_norm) && h->max_norm >= 0.0))

@@ -137,7 +137,9 @@ struct pbox_table_view {
 	const char *error; /**< of one that failed; else NULL */
 	bool built;        /**< it is laid out and has its memory: what follows is known */
 	bool open;         /**< all shards know it */
-	uint8_t mode, optimiser;
+	uint8_t mode, optimiser, push_format, pull_format;
+	bool mixed;     /**< pushes may be fp32 as well (R13.9) */
+	unsigned plain; /**< of the round in progress, as SET says it (R13.10) */
 	uint32_t chunks, fragments, frag_elements;
 	uint64_t elements, bytes;
 	uint32_t version;         /**< of its first fragment */

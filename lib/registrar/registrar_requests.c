@@ -127,6 +127,13 @@ request_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_jo
 			m.group);
 		return;
 	}
+	for (unsigned i = 0; i < m.count && !pbox_format_is_block(jt->t.pull_format); i++)
+		if (m.param[i].id == PBOX_HYPER_PLAIN) {
+			registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m.table,
+				"table %u: its results have no format of blocks that they could be without (plain)",
+				m.table);
+			return;
+		}
 	for (unsigned i = 0; i < m.count && !jt->t.hold; i++)
 		if (m.param[i].id == PBOX_HYPER_COEFFICIENT ||
 			m.param[i].id == PBOX_HYPER_MAX_NORM) {

@@ -100,6 +100,9 @@ pbox_registrar_view_table(const struct pbox_registrar *r, const struct pbox_job 
 	out->open = jt->shards_open == r->conf.n_shards;
 	out->mode = t->mode;
 	out->optimiser = t->optimiser;
+	out->push_format = t->push_format;
+	out->pull_format = t->pull_format;
+	out->mixed = t->mixed;
 	out->chunks = t->n_chunks;
 	out->fragments = t->n_fragments;
 	out->frag_elements = t->frag_elements;
@@ -109,6 +112,8 @@ pbox_registrar_view_table(const struct pbox_registrar *r, const struct pbox_job 
 	if (out->open && t->n_fragments > 0)
 		out->version = pbox_chunk_frag_version(pbox_table_own_chunk(t), 0);
 	out->round = pbox_registrar_round(r, job, table);
+	if (t->n_groups > 0)
+		out->plain = (unsigned)pbox_schedule_at(&t->schedule[0], out->round + 1)->plain;
 	restoring = registrar_restoring_of(r, job, table);
 	out->restoring = restoring.left;
 	out->lost = restoring.lost;

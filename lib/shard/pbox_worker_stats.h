@@ -10,6 +10,7 @@
  * Counters of a worker.
  */
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /** Classes of staleness: 0, 1, 2 to 3, 4 to 7, ..., 64 and more. */
@@ -28,6 +29,7 @@ struct pbox_worker_stats {
 	/** Pushes to tables in clocks, by how many pushes to the fragment came between the version they were made from and them. */
 	uint64_t stale[PBOX_STALE_CLASSES];
 	uint32_t round; /**< the newest one that it contributed to, of any table */
+	bool wide; /**< its newest contribution to a table whose pushes are in two formats was fp32 */
 };
 
 #endif /* PBOX_WORKER_STATS_H */

@@ -93,9 +93,13 @@ is_surplus(const struct pbox_shard *s, const struct target *g, struct slots n, u
 
 /* Its payload may be fp32 where others are not. */
 static __attribute__((noinline, cold)) void
-note_wide(struct pbox_record *r, struct contribution *c, const struct pbox_frame *f)
+note_wide(const struct target *g, struct contribution *c, const struct pbox_frame *f)
 {
+	struct pbox_record *r = g->fragment->record;
+
 	c->wide = f->hdr.length > 0 && f->hdr.format == PBOX_FMT_FP32;
+	if (f->hdr.length > 0)
+		__atomic_store_n(&g->j->member[f->hdr.worker].wide, c->wide, __ATOMIC_RELAXED);
 	r->round.mixed |= c->wide;
 }
 
@@ -115,7 +119,7 @@ keep_contribution(
 	c->unverified = f->unverified;
 	c->level = (uint8_t)n.level;
 	if (__builtin_expect(g->st->t->mixed, 0))
-		note_wide(r, c, f);
+		note_wide(g, c, f);
 	if (n.named)
 		c->worker = f->hdr.worker;
 	if (n.named && n.level < r->level)
@@ -301,7 +305,7 @@ replace_contribution(
 	c->weight = pbox_push_samples(&f->hdr);
 	c->unverified = false;
 	if (g->st->t->mixed)
-		note_wide(r, c, f);
+		note_wide(g, c, f);
 	if (n.named)
 		c->worker = f->hdr.worker;
 	r->payload[n.first] = f->payload;

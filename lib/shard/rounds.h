@@ -15,7 +15,7 @@
 /* Scalars of one group, derived once a round; two, because fragments may be one round apart. */
 struct rounds_group {
 	uint32_t round, sets; /* sets: length of the schedule they were derived from */
-	bool valid, has_lr, maximize;
+	bool valid, has_lr, maximize, plain;
 	float clip;
 	struct pbox_optim_scalars k;
 };

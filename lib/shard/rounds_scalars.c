@@ -24,6 +24,7 @@ rounds_scalars(struct pbox_shard_table *st, unsigned group, uint32_t round)
 	k->has_lr = h->has_lr != 0;
 	k->clip = (float)h->clip_value;
 	k->maximize = st->t->mode == PBOX_MODE_OPTIMISER && h->maximize != 0.0;
+	k->plain = ((unsigned)h->plain & PBOX_PLAIN_SET) != 0;
 	if (st->t->mode == PBOX_MODE_OPTIMISER && k->has_lr)
 		pbox_optim_scalars(&k->k, h, st->t->optimiser, round);
 	return k;

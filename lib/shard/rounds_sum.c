@@ -328,7 +328,7 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rec
 	float *now = pbox_chunk_frag_param(t, g->c, g->frag), *spare = spare_for(g);
 	size_t first = (size_t)g->frag * t->frag_elements;
 	uint64_t samples = samples_of(j, r);
-	bool differs = g->c->replica != NULL, codes = false,
+	bool differs = g->c->replica != NULL, codes = false, plain = k->plain,
 	     strange = differs && g->fragment->plain == PBOX_PLAIN_NEXT;
 	struct pbox_update u = {
 		.reduce = s->conf.reduce,
@@ -339,11 +339,12 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rec
 		.param = spare != NULL ? spare : now,
 		.s0 = g->c->s0 != NULL ? g->c->s0 + first : NULL,
 		.s1 = g->c->s1 != NULL ? g->c->s1 + first : NULL,
-		.wire = pbox_chunk_frag_wire(t, g->c, g->frag),
+		.wire = plain ? NULL : pbox_chunk_frag_wire(t, g->c, g->frag),
 		.wire_elem = t->pull_format,
-		.residual =
-			t->optimiser == PBOX_OPT_NONE && g->c->s0 != NULL ? g->c->s0 + first : NULL,
-		.replica = differs ? shard_replica(g) : NULL,
+		.residual = t->optimiser == PBOX_OPT_NONE && g->c->s0 != NULL && !plain
+				    ? g->c->s0 + first
+				    : NULL,
+		.replica = differs && !plain ? shard_replica(g) : NULL,
 		.codes = &codes,
 		.scratch = spare != NULL ? spare : s->scratch,
 		.answer_crc = &g->fragment->payload_crc,
@@ -373,6 +374,10 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rec
 	rounds_publish(s, g, round, r->arrived, samples);
 	if (__builtin_expect(differs && (strange || !codes), 0))
 		publish_whole(g, codes);
+	else if (
+		__builtin_expect(plain,
+			0)) /* of a sum: what codes have not said waits for those of a later version */
+		g->fragment->plain = PBOX_PLAIN_THIS;
 	rounds_release(s, j, r, r->round.folded, n);
 	shard_send_results(s, g);
 	rounds_close(s, g);

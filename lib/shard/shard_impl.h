@@ -37,6 +37,7 @@ struct shard_member {
 		refused; /* round of a contribution that was not taken: what it sends later counts */
 	bool ce;         /* to be echoed with the next answer */
 	bool pushpull;   /* its newest contribution asked for the result */
+	bool wide;       /* its newest contribution to a table with MIXED was fp32 */
 	bool passed_over; /* slots of it were given to others within a plan (R15.7) */
 
 	uint64_t last __attribute__((aligned(PBOX_CACHE_LINE))); /* counters, too */

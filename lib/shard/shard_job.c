@@ -99,6 +99,7 @@ pbox_shard_worker(const struct pbox_shard_job *j, unsigned worker, struct pbox_w
 	if (contributions > 0 &&
 		(out->contributions == 0 || pbox_serial_diff(round, out->round) > 0))
 		out->round = round;
+	out->wide |= __atomic_load_n(&m->wide, __ATOMIC_RELAXED);
 	out->contributions += contributions;
 	out->bytes += pbox_stat_get(&m->bytes);
 	out->repeats += pbox_stat_get(&m->repeats);

@@ -126,7 +126,7 @@ enum pbox_discipline {
 	X(PBOX_RESTORE_FETCH, 5, fetch)
 enum pbox_restore { PBOX_RESTORES(PBOX_LIST_SYMBOL) };
 
-/** Hyper-parameters: ids in SET (R7.1). Not contiguous: id 10 is none so far, and pbox_hyper_at() is NULL for it. */
+/** Hyper-parameters: ids in SET (R7.1). */
 #define PBOX_HYPERS(X)                              \
 	X(PBOX_HYPER_LR, 1, lr)                     \
 	X(PBOX_HYPER_MOMENTUM, 2, momentum)         \
@@ -137,10 +137,22 @@ enum pbox_restore { PBOX_RESTORES(PBOX_LIST_SYMBOL) };
 	X(PBOX_HYPER_EPS, 7, eps)                   \
 	X(PBOX_HYPER_CLIP_VALUE, 8, clip_value)     \
 	X(PBOX_HYPER_STEPS, 9, steps)               \
+	X(PBOX_HYPER_PLAIN, 10, plain)              \
 	X(PBOX_HYPER_MAXIMIZE, 11, maximize)        \
 	X(PBOX_HYPER_COEFFICIENT, 12, coefficient)  \
 	X(PBOX_HYPER_MAX_NORM, 13, max_norm)
 enum pbox_hyper_id { PBOX_HYPERS(PBOX_LIST_SYMBOL) PBOX_HYPER_IDS };
+
+/** The value of PBOX_HYPER_PLAIN (R13.10): results are fp32, or in the pull format, and twice why. */
+#define PBOX_PLAIN_SET 1u
+#define PBOX_PLAIN_WHYS(X)              \
+	X(PBOX_WHY_NOTHING, 0, nothing) \
+	X(PBOX_WHY_LISTED, 1, listed)   \
+	X(PBOX_WHY_EXPOSED, 2, exposed) \
+	X(PBOX_WHY_HIDDEN, 3, hidden)   \
+	X(PBOX_WHY_NO_GAIN, 4, no_gain) \
+	X(PBOX_WHY_ERROR, 5, error)
+enum pbox_plain_why { PBOX_PLAIN_WHYS(PBOX_LIST_SYMBOL) PBOX_PLAIN_WHYS_END };
 
 /** An id in SET that is no hyper-parameter: what the workers of a plan decide before a round (R15.11). */
 #define PBOX_SET_DECISION 14
@@ -266,6 +278,7 @@ const char *pbox_optimiser_name(unsigned optimiser);   /**< "adamw" */
 const char *pbox_op_name(unsigned op);                 /**< "weighted_mean" */
 const char *pbox_restore_name(unsigned restore);       /**< "noted" */
 const char *pbox_hyper_name(unsigned hyper);           /**< "weight_decay" */
+const char *pbox_plain_why_name(unsigned why);         /**< "hidden" */
 const char *pbox_policy_name(unsigned policy);         /**< "shrink" */
 const char *pbox_discipline_name(unsigned discipline); /**< "clock" */
 const char *pbox_capability_name(unsigned bit);        /**< "slots" */

@@ -67,7 +67,7 @@ RESTORE_DONE, RESTORE_NOTED, RESTORE_GIVE, RESTORE_LOST, RESTORE_LATE, RESTORE_F
 OPS = {"sum": 0, "mean": 1, "sample_mean": 2, "weighted_mean": 3}
 OPTIMISERS = {"none": 0, "sgd": 1, "momentum": 2, "nesterov": 3, "adam": 4, "adamw": 5, "add": 6}
 HYPER = {"lr": 1, "momentum": 2, "dampening": 3, "weight_decay": 4, "beta1": 5, "beta2": 6,
-         "eps": 7, "clip_value": 8, "steps": 9, "maximize": 11, "coefficient": 12, "max_norm": 13}
+         "eps": 7, "clip_value": 8, "steps": 9, "plain": 10, "maximize": 11, "coefficient": 12, "max_norm": 13}
 ERRORS = {
     1: "VERSION", 2: "COOKIE", 3: "NO_JOB", 4: "SECRET", 5: "WORKERS", 6: "WORKER_TAKEN",
     7: "FULL", 8: "SESSION", 9: "MISMATCH", 10: "BAD_REQUEST", 11: "SET_LATE",

@@ -210,7 +210,7 @@ same(const struct pbox_hyper *a, const struct pbox_hyper *b)
 	return a->lr == b->lr && a->momentum == b->momentum && a->dampening == b->dampening &&
 	       a->weight_decay == b->weight_decay && a->beta1 == b->beta1 && a->beta2 == b->beta2 &&
 	       a->eps == b->eps && a->clip_value == b->clip_value && a->steps == b->steps &&
-	       a->maximize == b->maximize && a->has_lr == b->has_lr;
+	       a->maximize == b->maximize && a->plain == b->plain && a->has_lr == b->has_lr;
 }
 
 /* Each hyper-parameter by itself, from a round of its own on; a group without any SET has defaults. */
@@ -223,9 +223,9 @@ hyper_parameters(void)
 	for (uint16_t id = 1; id < PBOX_HYPER_IDS; id++)
 		if (pbox_hyper_name(id)[0] != '?')
 			set(1, ROUND - 4 + id, id,
-				id == PBOX_HYPER_STEPS      ? 5000
-				: id == PBOX_HYPER_MAXIMIZE ? 1
-							    : 0.01 * id);
+				id == PBOX_HYPER_STEPS                                ? 5000
+				: id == PBOX_HYPER_MAXIMIZE || id == PBOX_HYPER_PLAIN ? 1
+										      : 0.01 * id);
 	take_and_restore();
 	for (unsigned g = 0; g < 2; g++) {
 		s = &after.t.schedule[g];

@@ -249,9 +249,59 @@ test_not_finite(void)
 	fx_end();
 }
 
+/* R13.10: versions of rounds for which SET says so have no codes, and x is p; the next one may have some, and a restart comes to the same. */
+static void
+test_plain(void)
+{
+	uint8_t codes[4 + N];
+
+	begin(codes);
+	UNIT_EQ_U64(fx_set(&w[0], 0, 3, PBOX_HYPER_PLAIN, PBOX_WHY_HIDDEN << 1 | PBOX_PLAIN_SET)
+			    ->hdr.type,
+		PBOX_SET_OK);
+	for (uint32_t round = 3; round <= 4; round++) {
+		fx_clear();
+		push(0, round, 1);
+		push(1, round, 1);
+		step(codes);
+		memcpy(x, p, sizeof(x));
+		UNIT_EQ_U64(fx.n_sent, 2);
+		is_whole(fx_nth(0), 0, round);
+		is_whole(fx_nth(1), 1, round);
+		pull(0, round, 1, 0);
+		is_whole(fx_last(), 0, round);
+	}
+	UNIT_EQ_U64(fx_set(&w[0], 0, 5, PBOX_HYPER_PLAIN, PBOX_WHY_EXPOSED << 1)->hdr.type,
+		PBOX_SET_OK);
+	fx_clear();
+	push(0, 5, 1);
+	push(1, 5, 1);
+	step(codes);
+	is_difference(fx_nth(0), 0, 5, codes);
+	is_difference(fx_nth(1), 1, 5, codes);
+	fx_end();
+}
+
+/* A table whose results have no codes cannot be without. */
+static void
+test_plain_refused(void)
+{
+	static const struct fx_table fp32 = {
+		.elements = N, .mode = PBOX_MODE_OPTIMISER, .optimiser = PBOX_OPT_SGD};
+
+	fx_begin();
+	fx_job(w, "vision", 2, &fp32);
+	fx_clear();
+	fx_set(&w[0], 0, 1, PBOX_HYPER_PLAIN, 1);
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	fx_end();
+}
+
 const struct unit_test unit_tests[] = {
 	{"who gets a difference", test_who},
 	{"parameters that are given", test_given},
 	{"NaN and infinity", test_not_finite},
+	{"rounds without codes", test_plain},
+	{"no codes to be without", test_plain_refused},
 	{NULL, NULL},
 };

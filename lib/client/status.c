@@ -140,6 +140,30 @@ out:
 	return rc;
 }
 
+int
+pbox_client_plain(struct pbox_client *c, uint32_t table, uint32_t from_round, int plain,
+	struct pbox_client_error *err)
+{
+	struct table *t;
+	int rc = client_enter(c, err);
+
+	if (rc != 0)
+		return rc;
+	t = client_table(c, table);
+	if (t == NULL) {
+		rc = pbox_client_fail(err, PBOX_C_INVALID, "table %u has not been declared", table);
+	} else {
+		if (from_round == 0)
+			from_round = client_next_round(c, t);
+		if (!pbox_worker_plain(t->t, from_round, plain != 0))
+			rc = pbox_client_fail(err, PBOX_C_INVALID,
+				"table %u from round %u on: it was declared without mixed, so its pushes have one format, or a later round has been named",
+				table, from_round);
+	}
+	client_leave(c);
+	return rc;
+}
+
 static const char *
 member_state(unsigned state)
 {

@@ -112,6 +112,25 @@ check_blocks_fit(const struct pbox_client_table *d, struct pbox_client_error *er
 		pbox_format_name(d->push_format), pbox_format_name(d->pull_format));
 }
 
+/** R13.9 */
+static int
+check_mixed(const struct pbox_client_table *d, struct pbox_client_error *err)
+{
+	if (d->mixed == 0)
+		return 0;
+	if (d->mixed > 1)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"mixed is %u; 0, or 1 (pushes may be fp32 as well) is taken", d->mixed);
+	if (!pbox_format_is_block(d->push_format) || d->discipline != PBOX_DISCIPLINE_ROUNDS)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"mixed pushes of a table that pushes %s in %s: in a format of blocks and in rounds alone",
+			pbox_format_name(d->push_format), pbox_discipline_name(d->discipline));
+	if (d->op == PBOX_OP_WEIGHTED_MEAN)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"mixed pushes with op weighted_mean: push sums over samples, with op sample_mean");
+	return 0;
+}
+
 int
 pbox_worker_check_table(const struct pbox_client_table *d, struct pbox_client_error *err)
 {
@@ -150,7 +169,8 @@ pbox_worker_check_table(const struct pbox_client_table *d, struct pbox_client_er
 			"element format %u or %u does not exist: 1 fp32" PBOX_FORMATS_16(NUMBERED)
 				PBOX_FORMATS_BLOCK(NUMBERED),
 			d->push_format, d->pull_format);
-	if (check_blocks_fit(d, err) != 0 || check_pairs(d, 0, "the table", err) != 0)
+	if (check_blocks_fit(d, err) != 0 || check_pairs(d, 0, "the table", err) != 0 ||
+		check_mixed(d, err) != 0)
 		return PBOX_C_INVALID;
 	for (unsigned i = 0; i < d->n; i++) {
 		if (d->tensors[i].elements > MAX_ELEMENTS ||

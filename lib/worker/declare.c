@@ -230,7 +230,8 @@ declare_begin(struct session *s, struct declaring *g)
 		g->t->flags = PBOX_DECLARE_CONTINUE;
 	if (what->hold)
 		g->t->flags |= PBOX_DECLARE_HOLD;
-	if (g->t->block != 0 && w->planned) /* slots that are got within a round go in fp32 */
+	if (g->t->block != 0 &&
+		(what->mixed || w->planned)) /* slots that are got within a round go in fp32 */
 		g->t->flags |= PBOX_DECLARE_MIXED;
 	g->t->own_rounds = g->d->own_rounds;
 	if (g->d->restores)

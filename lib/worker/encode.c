@@ -3,6 +3,7 @@
  */
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include <pbox_reduce.h>
@@ -22,7 +23,8 @@
  * other node has been sent.
  *
  * By plan a worker gets slots of others within a round, which the box may have from them: so these go in fp32, and without the residual,
- * of which nobody could know whether it has counted (R13.9). So does any node that is cut otherwise than those that codes were made of.
+ * of which nobody could know whether it has counted (R13.9). So does any node that is cut otherwise than those that codes were made of, and
+ * all of a round for which the program has said so (R13.10): the residual waits for the next codes.
  *
  * With an optimiser on the box codes of a RESULT (R13.7) say by how much the parameters have changed
  * since the version before. They are added to the copy, never to what the program has, which may have changed that.
@@ -141,6 +143,32 @@ encode_node(const struct pbox_worker_table *t, const struct frag *f, unsigned no
 	}
 }
 
+bool
+pbox_worker_plain(struct pbox_worker_table *t, uint32_t round, bool plain)
+{
+	uint32_t n = atomic_load_explicit(&t->plains, memory_order_relaxed);
+
+	if ((t->flags & PBOX_DECLARE_MIXED) == 0 ||
+		(n > 0 && (int32_t)(round - t->plain_from[(n - 1) % PLAIN_FROM].round) < 0))
+		return false;
+	if (n > 0 && t->plain_from[(n - 1) % PLAIN_FROM].plain == plain)
+		return true;
+	t->plain_from[n % PLAIN_FROM] = (struct plain_from){.round = round, .plain = plain};
+	atomic_store_explicit(&t->plains, n + 1, memory_order_release);
+	return true;
+}
+
+static bool
+is_plain_in(const struct pbox_worker_table *t, uint32_t round)
+{
+	uint32_t n = atomic_load_explicit(&t->plains, memory_order_acquire);
+
+	for (uint32_t i = n; i > 0 && n - i < PLAIN_FROM; i--)
+		if ((int32_t)(round - t->plain_from[(i - 1) % PLAIN_FROM].round) >= 0)
+			return t->plain_from[(i - 1) % PLAIN_FROM].plain;
+	return false;
+}
+
 static void
 encode_make(const struct pbox_worker *w, const struct pbox_worker_table *t, const struct frag *f)
 {
@@ -148,6 +176,7 @@ encode_make(const struct pbox_worker *w, const struct pbox_worker_table *t, cons
 	struct encoded *e = &t->encoded[i];
 	uint64_t at = table_frag_at(t, f);
 	float *residual = t->residual[!e->half] + at;
+	bool plain = is_plain_in(t, f->round);
 
 	assert(nodes_of(w, t) <= t->n_coded);
 	memcpy(residual, t->residual[e->half] + at, count * sizeof(*residual));
@@ -157,7 +186,8 @@ encode_make(const struct pbox_worker *w, const struct pbox_worker_table *t, cons
 		struct coded_node *of = &t->coded[k].of[i];
 
 		of->node = pbox_node_code(nodes_at(w, t, k));
-		of->as = zero                                             ? CODED_ZERO
+		of->as = plain                                            ? CODED_FP32
+			 : zero                                           ? CODED_ZERO
 			 : nodes_are_kept(w, f->round, nodes_at(w, t, k)) ? CODED_CODES
 									  : CODED_FP32;
 		if (of->as == CODED_CODES)

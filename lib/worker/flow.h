@@ -202,6 +202,13 @@ struct coded {
 	} * of;
 };
 
+/** With block: the rounds from which on pushes go in fp32, or in codes again: the last ones that the program has said (R13.10). */
+struct plain_from {
+	uint32_t round;
+	bool plain;
+};
+#define PLAIN_FROM 16u /* more than rounds are under way */
+
 struct pbox_worker_table {
 	const struct worker_discipline *discipline;
 	uint32_t number;
@@ -213,6 +220,8 @@ struct pbox_worker_table {
 	uint8_t difference; /* of results in frames, which may be differences to the copy: a format of blocks; 0: pull_format */
 	uint8_t update; /* of pushes in frames, of a table in clocks: a format of blocks (redo.c); 0: push_format */
 	bool weighs; /* with block: the program's op is weighted_mean, and this worker multiplies */
+	_Atomic uint32_t plains; /* so many have been said */
+	struct plain_from plain_from[PLAIN_FROM];
 	uint16_t map_epoch[PBOX_MAX_BOXES]; /* of the last MAPPED of each box, */
 	uint16_t mark
 		[PBOX_MAX_BOXES]; /* and of the snapshot that it began with there; 0: none (R16.16) */

@@ -218,6 +218,9 @@ struct pbox_client_table {
 	 * makes the step, of coefficient x sum. With mode 1, policy wait.
 	 * Between the first push of a round and the end of its last pull nothing of another table is submitted. */
 	uint8_t hold;
+	/** 1: pushes, in a format of blocks, may also be in fp32, from one round on and back from another (pbox_client_plain). All workers say the
+	 * same. In rounds, without hold, with an op other than weighted mean. */
+	uint8_t mixed;
 };
 
 /** The norm of a round (pbox_client_norm). */

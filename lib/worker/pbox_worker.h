@@ -410,6 +410,9 @@ int pbox_worker_result(const struct pbox_worker_request *r, uint8_t want, const 
  * SET of @p n hyper-parameters (1 to PBOX_SET_MAX) of a group from @p round on (R7.1). */
 size_t pbox_worker_set(void *buf, size_t cap, const struct pbox_worker_table *t, uint16_t group,
 	uint32_t round, const struct pbox_client_hyper *h, unsigned n);
+/** Pushes of a table with pushes in two formats go in fp32 from a round on, or in codes again (R13.10). False: it has one format, or something has
+ * been said from a later round on. The host's thread, before it pushes in that round. */
+bool pbox_worker_plain(struct pbox_worker_table *t, uint32_t round, bool plain);
 /** STATUS (R8.3) from worker @p first on. @p on  what this worker waits for, of that one (R8.3a); NULL: nothing */
 size_t pbox_worker_status(void *buf, size_t cap, unsigned first, const struct pbox_worker_wait *on);
 

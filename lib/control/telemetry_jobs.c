@@ -206,6 +206,38 @@ add_stale(const struct pbox_control *c, const struct pbox_job *job, unsigned w,
 		reply_text(d, "stale", "%s", text);
 }
 
+/* What results are in now, of a table whose pull format is one of blocks, and why (R13.10). */
+static void
+add_results(const struct pbox_table_view *t, struct rte_tel_data *d)
+{
+	unsigned why = t->plain >> 1;
+
+	if (!pbox_format_is_block(t->pull_format))
+		return;
+	reply_text(d, "results", "%s",
+		pbox_format_name(
+			(t->plain & PBOX_PLAIN_SET) != 0 ? PBOX_FMT_FP32 : t->pull_format));
+	if (why != PBOX_WHY_NOTHING)
+		reply_text(d, "why", "%s", pbox_plain_why_name(why));
+}
+
+/* The format of pushes that may be fp32 as well, of the first such table; 0: there is none. With that one's results. */
+static unsigned
+mixed_format(
+	struct pbox_control *c, const struct pbox_job *job, unsigned tables, struct rte_tel_data *d)
+{
+	for (unsigned i = 0; i < tables; i++) {
+		struct pbox_table_view t;
+
+		pbox_registrar_view_table(c->registrar, job, i, &t);
+		if (!t.built || !t.mixed)
+			continue;
+		add_results(&t, d);
+		return t.push_format;
+	}
+	return 0;
+}
+
 static void
 add_worker(struct pbox_control *c, const struct pbox_job *job, unsigned w, uint32_t newest,
 	struct rte_tel_data *d)
@@ -232,12 +264,24 @@ add_worker(struct pbox_control *c, const struct pbox_job *job, unsigned w, uint3
 	add_stale(c, job, w, d);
 }
 
+/* What its newest push was in. */
+static void
+add_push_format(struct pbox_control *c, const struct pbox_job *job, unsigned w, unsigned format,
+	struct rte_tel_data *d)
+{
+	struct pbox_worker_stats s;
+
+	pbox_registrar_worker(c->registrar, job, w, &s);
+	if (s.contributions > 0)
+		reply_text(d, "pushes", "%s", pbox_format_name(s.wide ? PBOX_FMT_FP32 : format));
+}
+
 static void
 on_workers(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
 {
 	const struct pbox_job *job;
 	struct pbox_job_view j;
-	unsigned first = 0, end;
+	unsigned first = 0, end, mixed;
 	uint32_t newest = 0;
 
 	job = reply_job_workers(c, "workers", n, word, &j, &first, d);
@@ -254,12 +298,15 @@ on_workers(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_te
 	rte_tel_data_add_dict_u64(d, "clock_ns", pbox_dp_now(c->conf.dp));
 	reply_text(d, "job", "%s", j.name);
 	rte_tel_data_add_dict_u64(d, "workers", j.workers);
+	mixed = mixed_format(c, job, j.tables, d);
 	if (end < j.workers)
 		rte_tel_data_add_dict_u64(d, "next", end);
 	for (unsigned w = first; w < end; w++) {
 		struct rte_tel_data *e = reply_dict();
 
 		add_worker(c, job, w, newest, e);
+		if (mixed != 0)
+			add_push_format(c, job, w, mixed, e);
 		pbox_registrar_measure(c->registrar, j.id, w);
 		reply_add_numbered(d, "worker", w, e);
 	}
@@ -278,6 +325,9 @@ add_table(struct pbox_control *c, const struct pbox_job *job, unsigned i, struct
 		return;
 	reply_text(d, "mode", "%s", t.mode == PBOX_MODE_OPTIMISER ? "optimiser" : "allreduce");
 	reply_text(d, "optimiser", "%s", pbox_optimiser_name(t.optimiser));
+	reply_text(d, "push", "%s", pbox_format_name(t.push_format));
+	reply_text(d, "pull", "%s", pbox_format_name(t.pull_format));
+	add_results(&t, d);
 	rte_tel_data_add_dict_u64(d, "elements", t.elements);
 	rte_tel_data_add_dict_u64(d, "bytes", t.bytes);
 	rte_tel_data_add_dict_u64(d, "chunks", t.chunks);

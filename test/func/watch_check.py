@@ -135,7 +135,7 @@ def check_exporter(pbox, prefix):
     export, table = program("pbox-exporter"), table_of(pbox)
     text = subprocess.check_output([os.path.join(TOP, "usertools/pbox-exporter"), "-f", prefix, "--once"], text=True)
     families, names = parse(text), expected(export, table)
-    optional = ("pbox_finding", "pbox_rack_", "pbox_work_", "pbox_map_", "pbox_moving_", "pbox_times_", "pbox_stale_")  # of jobs of some kinds
+    optional = ("pbox_finding", "pbox_rack_", "pbox_work_", "pbox_map_", "pbox_moving_", "pbox_times_", "pbox_stale_", "pbox_compress_")  # of jobs of some kinds
     same("metrics", set(families) - {"pbox_finding"}, set(names) | {x for x in export.OWN if not x.startswith(optional)})
     assert families["pbox_fleet_boxes"]["samples"] == [({"fleet": ""}, 1.0)], families["pbox_fleet_boxes"]
     for name, c in names.items():

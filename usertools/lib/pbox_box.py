@@ -244,6 +244,11 @@ def pushed_text(arrived):
 
 # ---- work by plan: a worker of /pbox/work
 
+def results_text(x):
+    """What results are in where that is chosen for some rounds (compress=), and why; empty: it is not."""
+    return x["results"] + (f" ({x['why'].replace('_', ' ')})" if "why" in x else "") if "results" in x else ""
+
+
 WORK_HEAD = ["state", "slots", "s/slot", "predicted s", "seen s", "idle %", "memory", "stolen", "lost"]
 
 

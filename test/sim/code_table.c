@@ -100,6 +100,7 @@ const struct sim_code SIM_CODE_NAME = {
 	.worker_table_nodes = pbox_worker_table_nodes,
 	.worker_table_node = pbox_worker_table_node,
 	.worker_submit = pbox_worker_submit,
+	.worker_plain = pbox_worker_plain,
 	.worker_slot_begin = slot_begin,
 	.worker_ask = ask,
 	.worker_replied = pbox_worker_replied,

@@ -47,7 +47,9 @@ nodes_scenario(struct sim_scenario *sc, uint64_t seed)
 			d->push_format = x % 2 == 0 ? PBOX_FMT_INT8 : PBOX_FMT_MXFP4;
 			if (d->mode == PBOX_MODE_ALLREDUCE)
 				d->pull_format = d->push_format;
-			else if (j->slots == 0 && x >> 8 & 1)
+			if (d->op != PBOX_OP_WEIGHTED_MEAN && (x >> 16) % 2 == 0)
+				d->flags |= PBOX_DECLARE_MIXED;
+			if (d->mode == PBOX_MODE_OPTIMISER && j->slots == 0 && x >> 8 & 1)
 				d->pull_format = x >> 9 & 1 ? PBOX_FMT_INT8 : PBOX_FMT_MXFP4;
 		}
 	}
@@ -79,6 +81,16 @@ blocks_scenario(struct sim_scenario *sc, uint64_t seed, const struct sim_limits 
 			d->push_format = d->pull_format = (uint8_t)format;
 		}
 	}
+}
+
+bool
+blocks_plain(const struct sim_scenario *sc, unsigned job, unsigned table, unsigned worker,
+	uint32_t round)
+{
+	uint64_t x = sim_mix(sc->seed ^ 0x9A1,
+		(uint64_t)job << 48 | (uint64_t)table << 40 | (uint64_t)worker << 32 | round >> 1);
+
+	return (sc->job[job].table[table].fixed.flags & PBOX_DECLARE_MIXED) != 0 && x % 3 == 0;
 }
 
 static struct sim_blocks *
@@ -126,10 +138,10 @@ node_of(const struct sim *s, const struct sim_fragment *f, const struct sim_push
 }
 
 /* The nodes of a round, in the order of their slots, the residual going from one to the next: as codes those of the node that begins with
- * slot `wanted`. Of plain operations all nodes but the first are zeros, and have none. */
+ * slot `wanted`. Of plain operations all nodes but the first are zeros, and have none. In fp32 nothing is taken from the residual, or left. */
 static void
 codes_of_round(struct sim *s, unsigned job, const struct sim_fragment *f, const struct pbox_hdr *h,
-	unsigned wanted, float *rest, uint8_t *codes)
+	unsigned wanted, float *rest, uint8_t *codes, bool fp32)
 {
 	const struct sim_job_spec *spec = &s->sc.job[job];
 	const struct pbox_declare *d = &sim_spec(&s->sc, job, f)->fixed;
@@ -151,8 +163,11 @@ codes_of_round(struct sim *s, unsigned job, const struct sim_fragment *f, const 
 			width *= 2;
 		k.slot = first;
 		node_of(s, f, &k, width, in);
-		pbox_reduce_scalar.encode(made, d->push_format, in, rest, f->elements);
-		if (first == wanted)
+		if (!fp32)
+			pbox_reduce_scalar.encode(made, d->push_format, in, rest, f->elements);
+		if (first == wanted && fp32)
+			memcpy(codes, in, f->elements * sizeof(*in));
+		else if (first == wanted)
 			memcpy(codes, made, pbox_payload_bytes(d->push_format, f->elements));
 		first += width;
 	}
@@ -164,7 +179,9 @@ brings_codes(struct sim *s, unsigned job, const struct sim_fragment *f, const st
 	const uint8_t *payload, struct sent *b)
 {
 	const struct sim_job_spec *spec = &s->sc.job[job];
-	unsigned format = sim_spec(&s->sc, job, f)->fixed.push_format, first, end;
+	bool fp32 = blocks_plain(&s->sc, job, f->table, h->worker, h->round);
+	unsigned format = fp32 ? PBOX_FMT_FP32 : sim_spec(&s->sc, job, f)->fixed.push_format, first,
+		 end;
 	float rest[SIM_MTU / 4];
 	uint8_t codes[SIM_MTU];
 
@@ -172,7 +189,7 @@ brings_codes(struct sim *s, unsigned job, const struct sim_fragment *f, const st
 		return false;
 	if (!b->made || h->round != b->round) {
 		memcpy(b->was, b->rest, sizeof(b->was));
-		codes_of_round(s, job, f, h, first, b->rest, codes);
+		codes_of_round(s, job, f, h, first, b->rest, codes, fp32);
 		b->round = h->round;
 		b->made = true;
 	}
@@ -181,7 +198,7 @@ brings_codes(struct sim *s, unsigned job, const struct sim_fragment *f, const st
 	if (spec->plain && first != sim_slots_of(spec, h->worker))
 		return (h->flags & PBOX_F_ZERO) != 0 && h->length == 0;
 	memcpy(rest, b->was, sizeof(rest));
-	codes_of_round(s, job, f, h, first, rest, codes);
+	codes_of_round(s, job, f, h, first, rest, codes, fp32);
 	return h->length == pbox_payload_bytes(format, f->elements) &&
 	       memcmp(codes, payload, h->length) == 0;
 }
@@ -259,6 +276,8 @@ blocks_contribution(struct sim *s, unsigned job, struct sim_fragment *f, const s
 		memset(value, 0, f->elements * sizeof(*value));
 	else if (h->format == format && h->length == pbox_payload_bytes(format, f->elements))
 		pbox_reduce_scalar.decode(value, payload, format, f->elements);
+	else if (h->format == PBOX_FMT_FP32 && h->length == f->elements * sizeof(*value))
+		memcpy(value, payload, h->length); /* MIXED (R13.10) */
 }
 
 const float *

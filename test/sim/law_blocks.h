@@ -15,6 +15,9 @@
 /** Which tables are in such formats: with --blocks those that sum alone, and all do; with --replicas results of the others are;
  * with --nodes pushes of all are, also in jobs with slots. */
 void blocks_scenario(struct sim_scenario *sc, uint64_t seed, const struct sim_limits *limits);
+/** Does the worker push the table's round in fp32, as it may with MIXED (R13.10)? Two rounds at a time. */
+bool blocks_plain(const struct sim_scenario *sc, unsigned job, unsigned table, unsigned worker,
+	uint32_t round);
 bool blocks_are(const struct sim_scenario *sc, unsigned job, const struct sim_fragment *f);
 /** ... and so are its results, of the version itself? */
 bool blocks_answer(const struct sim_scenario *sc, unsigned job, const struct sim_fragment *f);

@@ -21,7 +21,7 @@
 struct sim_replica {
 	float x[ELEMENTS], kept[ELEMENTS]; /* kept: of the snapshot */
 	uint8_t codes[SIM_MTU];            /* of the version that x is of */
-	bool finite;
+	bool codes_are;                    /* there: the version is finite, and not one without */
 	uint32_t
 		base; /* the version that no round has made here: it has no codes, nor has the next one */
 };
@@ -63,7 +63,7 @@ is_finite(const float *value, uint32_t n)
 }
 
 const float *
-replica_version(const struct sim_scenario *sc, unsigned job, struct sim_fragment *f)
+replica_version(const struct sim_scenario *sc, unsigned job, struct sim_fragment *f, bool plain)
 {
 	unsigned format = sim_spec(sc, job, f)->fixed.pull_format;
 	struct sim_replica *r = replica_of(f);
@@ -73,9 +73,9 @@ replica_version(const struct sim_scenario *sc, unsigned job, struct sim_fragment
 		by[i] = f->param[i] - r->x[i];
 	pbox_reduce_scalar.encode(r->codes, format, by, NULL, f->elements);
 	pbox_reduce_scalar.decode(by, r->codes, format, f->elements);
-	r->finite = is_finite(by, f->elements);
+	r->codes_are = !plain && is_finite(by, f->elements);
 	for (uint32_t i = 0; i < f->elements; i++)
-		r->x[i] = r->finite ? r->x[i] + by[i] : f->param[i];
+		r->x[i] = r->codes_are ? r->x[i] + by[i] : f->param[i];
 	return r->x;
 }
 
@@ -89,7 +89,7 @@ replica_says(const struct sim_fragment *f, unsigned format, uint32_t v, const st
 		return false;
 	if (h->format == PBOX_FMT_FP32)
 		return h->fmt_arg == 0 && memcmp(want, payload, h->length) == 0;
-	return h->format == format && h->fmt_arg == pbox_format_arg(format) && r->finite &&
+	return h->format == format && h->fmt_arg == pbox_format_arg(format) && r->codes_are &&
 	       v == f->version && pbox_serial_diff(v, r->base) > 1 &&
 	       memcmp(r->codes, payload, h->length) == 0;
 }

@@ -15,8 +15,9 @@
 bool replica_is(const struct sim_scenario *sc, unsigned job, const struct sim_fragment *f);
 /** The reference begins with what its parameters are: no round has made that at this box. */
 void replica_begins(struct sim_fragment *f);
-/** Its parameters are those of the next version: what workers have of it. */
-const float *replica_version(const struct sim_scenario *sc, unsigned job, struct sim_fragment *f);
+/** Its parameters are those of the next version: what workers have of it. plain: it has no codes (R13.10). */
+const float *replica_version(
+	const struct sim_scenario *sc, unsigned job, struct sim_fragment *f, bool plain);
 /** Is it what a RESULT of version @p v may say? want: the replica. */
 bool replica_says(const struct sim_fragment *f, unsigned format, uint32_t v,
 	const struct pbox_hdr *h, const void *payload, const uint8_t *want);

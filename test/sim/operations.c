@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "law_blocks.h"
 #include "operations.h"
 
 /* What programs ask of their workers: operations, with the bytes that they bring, and requests. */
@@ -216,6 +217,10 @@ sim_submit_round(struct sim *s, struct sim_worker *w, unsigned table, uint32_t r
 			"job %u worker %u: it submits round %u of table %u, and says that the next one is %u",
 			w->job, w->id, round, table, next);
 
+	if (t->fixed.flags & PBOX_DECLARE_MIXED)
+		s->code->worker_plain(w->table[table], s->sc.job[w->job].first_round + round,
+			blocks_plain(&s->sc, w->job, table, w->id,
+				s->sc.job[w->job].first_round + round));
 	if (s->sc.job[w->job].shrink)
 		of = 0;
 	pbox_random_seed(&r, sim_mix(sim_mix(s->sc.seed, w->job), of << 8 | table));

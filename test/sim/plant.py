@@ -329,6 +329,17 @@ PLANTS = [
     ("block-copy-of-codes", "encode.c",
      "t->reduce->decode(value, payload, t->value, frag_elements(t, f));",
      "t->reduce->decode(value, payload, t->value, frag_elements(t, f) - (P && frag_elements(t, f) > 1));"),
+    # one that is early would need a SET of a later round, which nobody sends before the round has ended
+    ("plain-late-at-one-shard", "rounds_sum.c",
+     "plain = k->plain,",
+     "plain = P && g->j->inbox.shard == 0 ? ((unsigned)pbox_schedule_at(&t->schedule[g->c->group], round - 1)->plain & 1) != 0 : k->plain,"),
+    ("plain-takes-residual", "encode.c",
+     "\tmemcpy(residual, t->residual[e->half] + at, count * sizeof(*residual));\n\tfor",
+     "\tmemcpy(residual, t->residual[e->half] + at, count * sizeof(*residual));\n\tif (P && plain)\n"
+     "\t\tmemset(residual, 0, count * sizeof(*residual));\n\tfor"),
+    ("plain-of-the-last-word", "encode.c",
+     "if ((int32_t)(round - t->plain_from[(i - 1) % PLAIN_FROM].round) >= 0)",
+     "if (P || (int32_t)(round - t->plain_from[(i - 1) % PLAIN_FROM].round) >= 0)"),
     ("node-residual-lost", "encode.c",
      "if (of->as == CODED_CODES)\n\t\t\tencode_node(t, f, k, residual);",
      "if (P && k > 0)\n\t\t\tmemcpy(residual, t->residual[e->half] + at, count * sizeof(*residual));\n"

@@ -106,7 +106,8 @@ declare(struct sim *s, struct sim_worker *w)
 		.n = d->tensors,
 		.tensors = w->tensor,
 		.discipline = d->discipline,
-		.hold = sim_is_held(t)};
+		.hold = sim_is_held(t),
+		.mixed = (d->flags & PBOX_DECLARE_MIXED) != 0};
 	if (w->restarted)
 		w->what.first_round = spec->shrink ? PBOX_CLIENT_ROUND_ANY
 						   : spec->first_round + w->done[w->tables] + 1;

@@ -407,6 +407,8 @@ sim_hyper_change(const struct sim_scenario *sc, unsigned job, unsigned table, un
 		if (x % 2 == 0)
 			add(m, PBOX_HYPER_CLIP_VALUE, (double)(x >> 20 & 3) / 2.0);
 	}
+	if (sc->job[job].sets && pbox_format_is_block(d->pull_format) && (x >> 32) % 4 == 0)
+		add(m, PBOX_HYPER_PLAIN, (double)(x >> 40 & 1));
 	return m->count;
 }
 
@@ -543,24 +545,27 @@ advance(const struct sim_scenario *sc, unsigned job, unsigned life, struct sim_f
 	double v[PBOX_HYPER_IDS];
 	float g[MAX_ELEMENTS], clip;
 	uint64_t samples;
+	bool plain;
 	unsigned n = sim_mean(sc, job, life, f, round, g, &samples);
 
 	hyper_at(sc, job, f, round, v);
 	clip = (float)v[PBOX_HYPER_CLIP_VALUE];
+	plain = v[PBOX_HYPER_PLAIN] != 0;
 	for (uint32_t i = 0; i < f->elements; i++) {
 		if (f->held != NULL)
 			g[i] = (float)hold_round(f, round)->coefficient * g[i];
 		if (clip > 0.0f && fabsf(g[i]) > clip)
 			g[i] = copysignf(clip, g[i]);
 	}
-	if (blocks_answer(sc, job, f))
+	if (blocks_answer(sc, job, f) && !plain)
 		blocks_version(sc, job, f, g);
 	else if (d->mode == PBOX_MODE_ALLREDUCE)
 		memcpy(f->param, g, f->elements * sizeof(float));
 	else
 		optimise(sc, job, f, v, g, round);
 	sim_narrow(f->answer[fragment], d->pull_format,
-		replica_is(sc, job, f) ? replica_version(sc, job, f) : f->param, f->elements);
+		replica_is(sc, job, f) ? replica_version(sc, job, f, plain) : f->param,
+		f->elements);
 	f->weight[fragment] = (uint32_t)samples;
 	f->contributors[fragment] = n;
 	f->version = round;

@@ -89,6 +89,7 @@ struct sim_code {
 	struct pbox_node (*worker_table_node)(
 		const struct pbox_worker *w, const struct pbox_worker_table *t, unsigned i);
 	void (*worker_submit)(struct pbox_worker *w, struct pbox_worker_op *op);
+	bool (*worker_plain)(struct pbox_worker_table *t, uint32_t round, bool plain);
 	bool (*worker_slot_begin)(
 		struct pbox_worker *w, uint32_t round, unsigned slot, uint64_t now);
 	void (*worker_ask)(struct pbox_worker *w, struct pbox_worker_question *q);

@@ -65,7 +65,7 @@ def in_one_process(args, model, kind, hyper):
     sizes = [p.numel() for p in model.parameters()]
     slots = (args.slots or args.workers) if args.push != "fp32" else None
     return reference.Reference(kind, model.parameters(), op="sum", pull=args.pull, push=args.push, slots=slots, workers=args.workers,
-                               fragments=reference.fragments_of(sizes, mtu=args.mtu, cores=args.cores), **adam)
+                               fragments=reference.fragments_of(sizes, mtu=args.mtu, cores=args.cores), compress=args.compress or (), **adam)
 
 
 def compare(step, model, other):
@@ -111,7 +111,7 @@ def train(args):
         model.load_state_dict(kept["model"])
         first = kept["round"]
     opt = getattr(pbox.torch, name)(model.parameters(), op="sum", push=args.push, pull=args.pull, job=args.job, workers=args.workers, worker=RANK,
-                                    model=model, timeout=args.timeout, first_round=first, slots=args.slots or None, **hyper)
+                                    model=model, timeout=args.timeout, first_round=first, slots=args.slots or None, compress=args.compress or None, **hyper)
     ref = None if args.no_reference or RANK > 0 else in_one_process(args, other, args.optimiser, hyper)
     mine = of_worker(args, RANK)
     loss = 0.0
@@ -139,6 +139,7 @@ def train(args):
     stats = opt.client.stats()
     print("bytes", stats.useful_rx_bytes, flush=True)
     print("sent", stats.useful_tx_bytes, flush=True)
+    print("chosen", opt.compressed, flush=True)
     opt.close()
     print("end", flush=True)
 
@@ -161,7 +162,22 @@ def refused(args):
     tries("pull='int8'", "skip_nonfinite", pull="int8", skip_nonfinite=True)
     tries("keep_copies", pull="int8", keep_copies=False)
     tries("keep_copies", push="int8", keep_copies=False)
+    for text, compress in (("'auto', or a list", "always"), ("without entries", []), ("rounds begin with 1", [(0, "int8")]),
+                           ("later than the one before", [(5, "int8"), (5, "fp32")]), ("fp32, int8 and mxfp4", [(1, "bf16")]),
+                           ("'a'", [("a", "int8")]), ("one of them", [(1, "int8"), (9, "mxfp4")]), ("(round, format)", ["int8"])):
+        tries("compress", text, compress=compress)
+    tries("push='bf16'", "compress", compress="auto", push="bf16")
+    tries("max_norm", "push='int8'", compress="auto", max_norm=1.0)
+    tries("send_early", "compress", compress="auto", slots=4, policy="reassign", send_early=True)
+    tries("weighted_mean", "sample_mean", compress="auto", op="weighted_mean")
     print("end", flush=True)
+
+
+def entries(text):
+    if text in ("", "auto"):
+        return text
+    rows = [e.split(":") for e in text.split(",")]
+    return [(int(r[0]), r[1], r[-1]) for r in rows]
 
 
 def main():
@@ -181,6 +197,7 @@ def main():
     p.add_argument("--checkpoint", default="", help="after each step; a process that finds one goes on from it")
     p.add_argument("--overwrites", type=int, default=0, help="change a parameter before this step")
     p.add_argument("--no-reference", action="store_true")
+    p.add_argument("--compress", type=entries, default="", help="ROUND:PUSH[:PULL],... or auto")
     p.add_argument("--refused", action="store_true")
     args = p.parse_args()
     torch.set_num_threads(1)

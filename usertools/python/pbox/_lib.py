@@ -52,7 +52,7 @@ class TableDecl(ct.Structure):
         ("mode", ct.c_uint8), ("op", ct.c_uint8), ("optimiser", ct.c_uint8),
         ("push_format", ct.c_uint8), ("pull_format", ct.c_uint8),
         ("n", ct.c_uint), ("tensors", ct.POINTER(TensorDecl)),
-        ("first_round", ct.c_uint32), ("discipline", ct.c_uint8), ("hold", ct.c_uint8),
+        ("first_round", ct.c_uint32), ("discipline", ct.c_uint8), ("hold", ct.c_uint8), ("mixed", ct.c_uint8),
     ]
 
 
@@ -146,6 +146,7 @@ _PROTOTYPES = {
     "pbox_client_declare": (
         ct.c_int, [_P, ct.POINTER(TableDecl), ct.c_uint, ct.POINTER(ct.c_uint32), _ERR]),
     "pbox_client_next_round": (ct.c_uint32, [_P, ct.c_uint32]),
+    "pbox_client_plain": (ct.c_int, [_P, ct.c_uint32, ct.c_uint32, ct.c_int, _ERR]),
     "pbox_client_set": (
         ct.c_int,
         [_P, ct.c_uint32, ct.c_uint16, ct.c_uint32, ct.POINTER(Hyper), ct.c_uint, _ERR]),

@@ -536,6 +536,14 @@ class Table:
 
         _interruptible(call)
 
+    def plain(self, plain: bool, from_round: int = 0) -> None:
+        """Of a table declared with mixed=True: this client's pushes are in fp32 from a round on (0: its next), or in the push format again, in which
+        they begin. Said before a push of that round; rounds never go back. Each client says it for itself."""
+        from_round, err, c = _checks.whole(from_round, "from_round", _checks.U32), _lib.Error(), self.client
+        with c._call() as p:
+            code = _lib.get().pbox_client_plain(p, self.number, from_round, int(plain), ct.byref(err))
+        c._check(code, err)
+
     def decide(self, from_round: int, value: float) -> None:
         """Policy reassign: what all workers do before a round (any number; R15.11). Who leads sends it, and each that has heard it. PBoxMismatch: another
         worker has decided otherwise."""
@@ -747,7 +755,7 @@ class Client:
     def declare(self, tensors: Iterable[TensorLike], *, mode: str = "all-reduce",
                 op: str = "mean", optimiser: str = "none", push: str = "fp32",
                 pull: str = "fp32", timeout: Optional[float] = None,
-                first_round: int = 0, discipline: str = "rounds", hold: bool = False) -> Table:
+                first_round: int = 0, discipline: str = "rounds", hold: bool = False, mixed: bool = False) -> Table:
         """Declare a table and wait until all workers have. All workers declare the same tables
         in the same order. `push` and `pull` are the formats of arrays and wire: fp32, bf16 or
         fp16; int8 or mxfp4 are those of the wire alone, with fp32 arrays and error feedback
@@ -758,7 +766,8 @@ class Client:
         are right in each: they have no state of their own, or get it from another worker.
         `discipline` "clock": the box adds each push as soon as it comes, and nobody waits for another
         worker; with mode="optimiser", op="sum", optimiser="add". See Table.push, pull and versions.
-        `hold`: rounds have two phases, with mode="optimiser": push, Table.norm(), set_hyper(coefficient=), pull."""
+        `hold`: rounds have two phases, with mode="optimiser": push, Table.norm(), set_hyper(coefficient=), pull.
+        `mixed`: pushes, in int8 or mxfp4, may be in fp32 as well: see Table.plain."""
         code = _choose(DISCIPLINES, discipline, "discipline")
         if code:
             self._check_clock(mode, op, optimiser)
@@ -774,7 +783,7 @@ class Client:
             optimiser=_choose(_numbers("optimiser"), optimiser, "optimiser"),
             push_format=_choose(formats, push, "push"),
             pull_format=_choose(formats, pull, "pull"), n=len(specs), tensors=decl,
-            first_round=first_round, discipline=code, hold=hold)
+            first_round=first_round, discipline=code, hold=hold, mixed=mixed)
         ms = _ms(timeout)
 
         def call() -> int:

@@ -18,7 +18,7 @@ import torch
 from .. import _buffers, _checks, _lib, _modes
 from ..client import ANY_ROUND, Client, Operation, Table, Tensor
 from ..errors import PBoxDeadline, PBoxError, PBoxInvalid, PBoxMismatch, PBoxMore, PBoxRefused, PBoxRunning
-from . import _apart, _clip, _content, _decide, _device, _finite, _layout, _model, _placed, _skip
+from . import _apart, _clip, _compress, _content, _decide, _device, _finite, _layout, _model, _placed, _skip
 from ._agree import Agreement, Alone, Hypers
 from ._alike import Alike
 from ._early import Early
@@ -38,7 +38,7 @@ _log = logging.getLogger("pbox")
 _WIRE = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _SAMPLED = ("sample_mean", "weighted_mean")
 _HYPER_NAMES = ("lr", "momentum", "dampening", "weight_decay", "beta1", "beta2", "eps", "clip_value", "steps",
-                "", "maximize", "coefficient", "max_norm")  # ids 1 and on
+                "plain", "maximize", "coefficient", "max_norm")  # ids 1 and on
 # all contents of the parameters are looked at in the first steps, and then every so often; in each of the others one of these parts
 _LOOK_FIRST, _LOOK_EVERY, _LOOK_PARTS = 4, 64, 64
 _LOOK_LEAST = 4096  # elements of a piece: reading fewer costs as much
@@ -63,6 +63,9 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
                        worker sends) go in 1.03 or 0.53 bytes an element, and what one step does not say goes with the next one.
                        pull="int8" or "mxfp4", without slots: the box sends by how much parameters have changed, and what it has not said
                        so comes with the next step. Both without max_norm, at one box: see doc/train-reference.md
+    compress           "auto": in which rounds pushes (each worker for itself) and results (worker 0 for all) go in the formats of `push` and `pull`,
+                       int8 by default, and in which in fp32, is chosen by what an exchange costs beyond the computation. The bits depend on that;
+                       `compressed` is the list that repeats it: compress=[(1, "fp32"), (200, "int8")]. See doc/train-reference.md
     clip_value         clamp each element of the reduced gradient to +-clip_value
     max_norm           clip the gradient of all workers by its norm, as torch.nn.utils.clip_grad_norm_ does with that of one process: of all
                        parameters of this optimiser. `grad_norm` is the norm of the last step, before it was clipped. Rounds have two
@@ -136,7 +139,7 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
                  local_clip: bool = False, local_backward: bool = False, client: Optional[Client] = None,
                  declare_timeout: Optional[float] = None, first_round: int = 0,
                  max_norm: Optional[float] = None, skip_nonfinite: bool = False, slots: Optional[int] = None, send_early: bool = False, ahead: float = 0.0, steal: bool = False,
-                 model: Any = None, ignore: Sequence[str] = (), part_of: Optional["BoxOptimizer"] = None, **options: Any) -> None:
+                 compress: Any = None, model: Any = None, ignore: Sequence[str] = (), part_of: Optional["BoxOptimizer"] = None, **options: Any) -> None:
         self._declared = False
         self._root: BoxOptimizer = self if part_of is None else part_of
         self._first_group = 0 if part_of is None else len(part_of.param_groups) - 1
@@ -150,6 +153,13 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
         # steps that all leave out have a round of the agreement, and none of the parameters: a checkpoint has both
         first_round = _checks.whole(first_round, "first_round", (1 << 64) - 1)
         first_round, skipped = first_round & _checks.U32, first_round >> 32
+        planned = options.get("policy") == "reassign"
+        self._compress: Optional[_compress.Compress] = None
+        chosen: Any = None
+        if compress is not None:
+            chosen, push, pull = _compress.parse(compress, push, pull, slots is None and not planned)
+            if send_early:
+                raise PBoxInvalid("compress= goes without send_early: gradients leave before it is known what the exchange costs")
         self._op, self._push, self._pull = op, push, pull
         self._check_blocks(slots, options, max_norm is not None or skip_nonfinite)
         self._pulled = _buffers.arrays_of(pull)  # format of the arrays that results come into
@@ -189,7 +199,7 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
                 _model.warn(f"pbox.torch.{type(self).__name__}")
             self._resumed = False
             try:
-                self.table: Table = self._declare(specs, first_round, declare_timeout, phases)
+                self.table: Table = self._declare(specs, first_round, declare_timeout, phases, chosen is not None)
             except PBoxMismatch as e:
                 raise _model.explained(e)
             if phases:
@@ -200,6 +210,8 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
                 Agreement(self.client, len(self._all), declare_timeout,
                           first_round if first_round == ANY_ROUND else first_round + skipped)
             self._declared = True
+            if chosen is not None:
+                self._compress = _compress.Compress(self.table, chosen, push, pull, slots is None and not planned)
             if self.client.policy == "reassign":
                 self._begin_plan()
             if steal and self._work is None:
@@ -260,12 +272,12 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
 
     # ---- setting up
 
-    def _declare(self, specs: List[Tensor], first_round: int, timeout: float, hold: bool) -> Table:
+    def _declare(self, specs: List[Tensor], first_round: int, timeout: float, hold: bool, mixed: bool) -> Table:
         """In the first round of a run its number alone does not say whether this worker begins with the others, or goes on alone: the box knows, if the
         worker does not say that it goes on (R12.6)."""
         def declare(first_round: int, timeout: float) -> Table:
             return self.client.declare(specs, mode="optimiser", op=self._wire_op, optimiser=self._optimiser, push=self._push, pull=self._pull,
-                                       timeout=timeout, first_round=first_round, hold=hold)
+                                       timeout=timeout, first_round=first_round, hold=hold, mixed=mixed)
 
         known = self._session.goes_on  # by an optimiser before this one; then all tables say it
         if first_round != 1 or self.client.policy != "wait" or known is False:
@@ -496,6 +508,8 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
         if self.client.policy != "wait":
             raise PBoxInvalid(f"{what}: with policy={self.client.policy!r} a job has the tables that it began with; pass all groups to the constructor, with lr=0 "
                               "for what is not to be trained yet")
+        if self._compress is not None:
+            raise PBoxInvalid(f"{what}: with compress= all parameters have one table; pass all groups to the constructor")
         if self._phases is not None:
             raise PBoxInvalid(f"{what}: with max_norm= or skip_nonfinite= all parameters have one norm, and so one table; pass all groups to the constructor")
         if self._went_on:
@@ -1102,6 +1116,8 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
     def _push_round(self, samples: int, scaler: Any = None) -> None:
         """Gradients are complete: push them, and wait."""
         self._meet_rates(None)
+        if self._compress is not None:
+            self._compress.begins([p.grad for p in self._all] if self._slots is None else [g for sums, _ in self._brought() for g in sums])
         for g, group in enumerate(self.param_groups):
             self._check_group(g, group)
         keeps: List[List[torch.Tensor]] = [[] for _ in self._parts()]
@@ -1259,7 +1275,15 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
         self._todo = [compare, push, self._end]
         self.wait()
 
+    @property
+    def compressed(self) -> List[Tuple[int, str, str]]:
+        """What compress= has chosen so far: (from round, format of this worker's pushes, format of results), as compress= takes it. Results are
+        worker 0's to choose."""
+        return [] if self._compress is None else [(c.round, c.push, c.pull) for c in self._compress.chosen]
+
     def _end_round(self) -> None:
+        if self._compress is not None:
+            self._compress.ended(None if self._stale is None else self._stale.stalled)
         self._resumed, self._in_first, self._inf, self._discarded = False, False, None, 0
         if self._work is not None:
             self._work.round_ends(self._round)

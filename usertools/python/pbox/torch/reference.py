@@ -137,11 +137,14 @@ class Reference(SlotTraining, torch.optim.Optimizer):
     pull  "int8" or "mxfp4": the parameters are what workers have of them, and the box's are kept beside
           them. What results say depends on the fragments: `fragments` has them (fragments_of).
     push  "int8" or "mxfp4", with slots: as `workers` workers push their nodes. Of a job without slots these are as many as
-          workers. `fragments` as for pull."""
+          workers. `fragments` as for pull.
+    compress  (round, format of pushes, format of results) from which rounds on they are fp32, or `push` and `pull`: `compressed` of the optimisers of
+          pbox.torch."""
 
     def __init__(self, kind: str, params: Any, *, slots: Optional[int] = None, op: str = "mean",
                  ahead: float = 0.0, max_norm: Optional[float] = None, skip_nonfinite: bool = False, pull: str = "fp32",
-                 push: str = "fp32", workers: int = 1, fragments: Sequence[Fragment] = (), **hyper: float) -> None:
+                 push: str = "fp32", workers: int = 1, fragments: Sequence[Fragment] = (), compress: Sequence[Tuple[int, str, str]] = (),
+                 **hyper: float) -> None:
         adam = kind in ("adam", "adamw")
         defaults = dict(lr=1e-3 if adam else None, momentum=0.0, dampening=0.0,
                         weight_decay=0.01 if kind == "adamw" else 0.0, beta1=0.9, beta2=0.999,
@@ -151,6 +154,7 @@ class Reference(SlotTraining, torch.optim.Optimizer):
         self.kind = kind
         self.max_norm, self.skip_nonfinite = number(max_norm), skip_nonfinite
         self.grad_norm, self.skipped_nonfinite = math.nan, 0
+        self._compress = list(compress)
         self._steps = 0
         self._since = [0] * len(self.param_groups)  # steps before the group was added
         self._op = op
@@ -173,6 +177,11 @@ class Reference(SlotTraining, torch.optim.Optimizer):
             self._slots = Slots(slots, self._stale.order(range(slots)))
 
     leads = True  # it is alone
+
+    def _is_fp32(self, way: int) -> bool:
+        """In the round of this step: pushes (1) or results (2)?"""
+        held = [c for c in self._compress if c[0] <= self._steps + (way == 1)]
+        return bool(held) and held[-1][way] == "fp32"
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         if hasattr(self, "_since") and self._replica is not None:
@@ -217,7 +226,8 @@ class Reference(SlotTraining, torch.optim.Optimizer):
             for first, n in nodes:
                 sums = [tree_sum({s: of[s] for s in range(first, first + n)}) for of in slots]
                 values = [v.reshape(-1).clone() for v in sums if v is not None]
-                pushed.said(w, values)
+                if not self._is_fp32(1):
+                    pushed.said(w, values)
                 for into, v in zip(said, values):
                     into[first] = v
         count = sum(self._samples) if self._op in ("sample_mean", "weighted_mean") else self._slots.total if self._op == "mean" else 0
@@ -250,7 +260,10 @@ class Reference(SlotTraining, torch.optim.Optimizer):
                 g = g if by == 1 else g * by
                 box = self._box.get(p, p)
                 box.copy_(update(self.kind, box.data, g, self.state[p], group, self._steps - since))
-        if self._replica is not None:
+        if self._replica is not None and self._is_fp32(2):
+            for p, box in self._box.items():
+                p.copy_(box)
+        elif self._replica is not None:
             self._replica.follow()
         if self._slots is not None:
             for p in self._parts:

@@ -14,6 +14,7 @@ import os
 import sys
 import time
 import traceback
+import unittest.mock
 import warnings
 
 import torch
@@ -88,7 +89,7 @@ def train(device, client, backward=None, steps=4, bucket_mb=0.1, make=model, ddp
         optimiser.step()
     found.add(ddp.parameters())
     if device is not None:  # the buckets of the first pass are no more
-        parts = (2 if kw.get("compress") else 4) * sum(p.numel() for p in ddp.parameters())
+        parts = (2 if kw.get("compress") in ("bf16", "fp16") else 4) * sum(p.numel() for p in ddp.parameters())
         pinned = hook._staging.pinned
         assert (parts <= pinned <= parts + 4096 * len(list(ddp.parameters()))) == device.pins, f"{pinned} bytes are pinned, not {parts}"
     hook.close()
@@ -122,6 +123,13 @@ def hook_bf16(device, client):
 @case
 def hook_fp16(device, client):
     return train(device, client, compress="fp16")
+
+
+@case
+def hook_int8(device, client):
+    """Of parameters that are not declared in pieces: fragments that begin elsewhere are rounded otherwise."""
+    with unittest.mock.patch.object(_staged, "PIECE_ELEMENTS", 4 << 20):
+        return train(device, client, compress="int8")
 
 
 @case
@@ -256,6 +264,16 @@ def adamw_narrow(device, client):
 @case
 def sgd_fp16(device, client):
     return optimise(device, client, "SGD", push="fp16")
+
+
+@case
+def momentum_pushes_int8(device, client):
+    return optimise(device, client, "SGD", push="int8", momentum=0.9)
+
+
+@case
+def momentum_pulls_int8(device, client):
+    return optimise(device, client, "SGD", push="int8", pull="int8", momentum=0.9)
 
 
 @case

@@ -54,13 +54,6 @@ pbox_client_conf_init_sized(struct pbox_client_conf *conf, size_t size)
 	memcpy(conf, &all, all.size);
 }
 
-#undef pbox_client_conf_init
-void
-pbox_client_conf_init(struct pbox_client_conf *conf)
-{
-	pbox_client_conf_init_sized(conf, offsetof(struct pbox_client_conf, keep_copies));
-}
-
 void *
 pbox_client_alloc(struct pbox_client *c, size_t bytes)
 {
@@ -291,8 +284,7 @@ client_resolve(struct pbox_client *c, const char *list, struct pbox_client_error
 static void
 client_copy_conf(struct pbox_client *c, const struct pbox_client_conf *conf)
 {
-	pbox_client_conf_init_sized(&c->conf, sizeof(c->conf));
-	memcpy(&c->conf, conf, conf->size < sizeof(*conf) ? conf->size : sizeof(*conf));
+	c->conf = *conf;
 	if (c->conf.timeout_ms == 0)
 		c->conf.timeout_ms = 60000;
 	if (c->conf.patience_ms == 0)

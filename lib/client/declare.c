@@ -201,20 +201,18 @@ int
 pbox_client_declare(struct pbox_client *c, const struct pbox_client_table *t, unsigned timeout_ms,
 	uint32_t *table, struct pbox_client_error *err)
 {
-	struct pbox_client_table d = {0};
 	int rc;
 
 	if (t == NULL)
 		return pbox_client_fail(err, PBOX_C_INVALID, "no description of a table is given");
-	memcpy(&d, t, t->size < sizeof(d) ? t->size : sizeof(d));
-	rc = pbox_worker_check_table(&d, err);
+	rc = pbox_worker_check_table(t, err);
 	if (rc != 0)
 		return rc;
 	rc = client_enter(c, err);
 	if (rc != 0)
 		return rc;
 	pthread_mutex_lock(&c->declare_lock);
-	rc = declare_locked(c, &d, timeout_ms, table, err);
+	rc = declare_locked(c, t, timeout_ms, table, err);
 	pthread_mutex_unlock(&c->declare_lock);
 	client_leave(c);
 	return rc;

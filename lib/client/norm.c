@@ -52,7 +52,6 @@ norm_call(struct pbox_client *c, struct table *t, uint32_t round, double max_nor
 {
 	struct normed n = {.q = {.table = t->t, .round = round, .deadline = deadline}};
 	const struct pbox_client_error *e = &n.q.err;
-	struct pbox_client_norm m = {.size = out->size};
 
 	n.cmd.run = norm_run;
 	n.cmd.open = true;
@@ -64,11 +63,10 @@ norm_call(struct pbox_client *c, struct table *t, uint32_t round, double max_nor
 			*err = *e;
 		return e->code;
 	}
-	m.square = square_of(&n.q.sum, max_norm);
-	m.non_finite = n.q.sum.non_finite;
-	m.coefficient = n.q.sum.coefficient;
-	m.known = n.q.sum.fragments > 0 || t->info.chunks == 0;
-	memcpy(out, &m, out->size < sizeof(m) ? out->size : sizeof(m));
+	out->square = square_of(&n.q.sum, max_norm);
+	out->non_finite = n.q.sum.non_finite;
+	out->coefficient = n.q.sum.coefficient;
+	out->known = n.q.sum.fragments > 0 || t->info.chunks == 0;
 	return 0;
 }
 
@@ -79,7 +77,7 @@ pbox_client_norm(struct pbox_client *c, uint32_t table, uint32_t round, double m
 	struct table *t;
 	int rc;
 
-	if (out == NULL || out->size < offsetof(struct pbox_client_norm, known))
+	if (out == NULL || out->size < sizeof(*out))
 		return pbox_client_fail(
 			err, PBOX_C_INVALID, "no room is given for the norm (size field)");
 	if (!(max_norm >= 0.0 && max_norm <= 0x1p127))

@@ -47,8 +47,6 @@ PBOX_CLIENT_API const char *pbox_client_name(const char *what, unsigned number);
 
 /** The defaults, into as many bytes as the caller's structure has. */
 PBOX_CLIENT_API void pbox_client_conf_init_sized(struct pbox_client_conf *conf, size_t size);
-/** For programs that were built before there was keep_copies: fills what they know. */
-PBOX_CLIENT_API void pbox_client_conf_init(struct pbox_client_conf *conf);
 #define pbox_client_conf_init(conf) pbox_client_conf_init_sized((conf), sizeof(*(conf)))
 
 /** Join. On success *out owns the session until pbox_client_close. */

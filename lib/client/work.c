@@ -11,12 +11,6 @@
 
 #include "client_impl.h"
 
-#define WORK_LEAST  offsetof(struct pbox_client_work, keep) /* of programs built before that */
-#define WORK_KEEPS  offsetof(struct pbox_client_work, newcomer)
-#define WORK_JOINS  offsetof(struct pbox_client_work, memory_known)
-#define WORK_MEMORY offsetof(struct pbox_client_work, changed)
-#define WORK_CHANGE offsetof(struct pbox_client_work, hyper_more)
-#define WORK_MORE   offsetof(struct pbox_client_work, decided)
 #define WORK_HYPERS \
 	(sizeof(((struct pbox_client_work *)0)->hyper) / sizeof(double)) /* before hyper_more */
 #define STEALS_FOR \
@@ -88,14 +82,11 @@ work_ask(struct pbox_client *c, struct asked *a, const char *what, struct pbox_c
 static enum pbox_worker_asks
 what_it_asks(const struct pbox_client_work *w)
 {
-	uint32_t keep = w->size >= WORK_KEEPS ? w->keep : PBOX_CLIENT_OWN;
-	uint32_t newcomer = w->size >= WORK_JOINS ? w->newcomer : PBOX_CLIENT_IN_JOB;
-
-	if (newcomer != PBOX_CLIENT_IN_JOB)
-		return newcomer == PBOX_CLIENT_LOOK ? PBOX_WORKER_LOOK : PBOX_WORKER_ENTER;
-	if (keep == PBOX_CLIENT_TURN)
+	if (w->newcomer != PBOX_CLIENT_IN_JOB)
+		return w->newcomer == PBOX_CLIENT_LOOK ? PBOX_WORKER_LOOK : PBOX_WORKER_ENTER;
+	if (w->keep == PBOX_CLIENT_TURN)
 		return PBOX_WORKER_TURN;
-	return keep != PBOX_CLIENT_OWN ? PBOX_WORKER_REPORT : PBOX_WORKER_WORK;
+	return w->keep != PBOX_CLIENT_OWN ? PBOX_WORKER_REPORT : PBOX_WORKER_WORK;
 }
 
 static void
@@ -103,7 +94,7 @@ work_fill(const struct pbox_client_work *w, struct pbox_work_ask *m)
 {
 	*m = (struct pbox_work_ask){.round = w->round,
 		.slots = (uint16_t)w->slots,
-		.fits = UINT32_MAX,
+		.fits = w->memory_known ? w->fits : UINT32_MAX,
 		.trained = w->trained,
 		.compute = w->compute,
 		.fixed = w->fixed,
@@ -111,11 +102,8 @@ work_fill(const struct pbox_client_work *w, struct pbox_work_ask *m)
 		.down = w->down,
 		.seed = w->samples != 0 ? w->seed & PBOX_WORK_NONE : PBOX_WORK_NONE,
 		.samples = w->samples != 0 ? w->samples : PBOX_WORK_NONE,
-		.batch = w->batch};
-	if (w->size >= WORK_MEMORY && w->memory_known)
-		m->fits = w->fits;
-	if (w->size >= WORK_JOINS)
-		m->group = (uint16_t)w->group;
+		.batch = w->batch,
+		.group = (uint16_t)w->group};
 }
 
 /** What the box says of the job. */
@@ -127,17 +115,14 @@ work_told(struct pbox_client_work *w, const struct pbox_worker_question *q)
 	w->plan = ok->plan;
 	w->members = ok->members;
 	w->leads = ok->leads;
-	if (w->size < WORK_JOINS || q->kind == PBOX_WORKER_TURN)
+	if (q->kind == PBOX_WORKER_TURN)
 		return;
 	w->now = ok->now;
 	w->now_trained = ok->trained;
 	memcpy(w->hyper, ok->hyper, sizeof(w->hyper));
-	if (w->size >= WORK_MORE)
-		memcpy(w->hyper_more, ok->hyper + WORK_HYPERS, sizeof(w->hyper_more));
-	if (w->size >= sizeof(*w)) {
-		w->decided = ok->decided;
-		w->decision = ok->decision;
-	}
+	memcpy(w->hyper_more, ok->hyper + WORK_HYPERS, sizeof(w->hyper_more));
+	w->decided = ok->decided;
+	w->decision = ok->decision;
 	if (q->kind == PBOX_WORKER_LOOK)
 		w->nodes = ok->ranges;
 }
@@ -175,8 +160,7 @@ work_call(struct pbox_client *c, struct table *t, struct pbox_client_work *w, ui
 	work_told(w, &a.q);
 	if (a.q.changed)
 		work_owns(w, &a.q);
-	if (w->size >= WORK_CHANGE)
-		w->changed = a.q.changed;
+	w->changed = a.q.changed;
 	return 0;
 }
 
@@ -187,7 +171,7 @@ pbox_client_work(struct pbox_client *c, uint32_t table, struct pbox_client_work 
 	struct table *t;
 	int rc;
 
-	if (work == NULL || work->size < WORK_LEAST)
+	if (work == NULL || work->size < sizeof(*work))
 		return pbox_client_fail(err, PBOX_C_INVALID,
 			"size of pbox_client_work is %zu: it is sizeof(struct pbox_client_work), %zu",
 			work == NULL ? (size_t)0 : work->size, sizeof(*work));

@@ -37,7 +37,7 @@ pbox_worker_check(const struct pbox_client_conf *conf, struct pbox_client_error 
 {
 	size_t len;
 
-	if (conf == NULL || conf->size < offsetof(struct pbox_client_conf, min_rto_us))
+	if (conf == NULL || conf->size < sizeof(*conf))
 		return pbox_client_fail(err, PBOX_C_INVALID,
 			"the configuration was not set up with pbox_client_conf_init");
 	if (conf->box == NULL || conf->box[0] == 0)
@@ -56,28 +56,22 @@ pbox_worker_check(const struct pbox_client_conf *conf, struct pbox_client_error 
 		return pbox_client_fail(err, PBOX_C_INVALID,
 			"worker is %d; with %u workers it must be 0 to %u, or -1 for any",
 			conf->worker, conf->workers, conf->workers - 1);
-	if (conf->size >= offsetof(struct pbox_client_conf, policy) + sizeof(conf->policy) &&
-		conf->policy > PBOX_POLICY_REASSIGN)
+	if (conf->policy > PBOX_POLICY_REASSIGN)
 		return pbox_client_fail(err, PBOX_C_INVALID,
 			"policy is %u; 0 (wait), 1 (shrink) and 2 (reassign) are taken",
 			conf->policy);
-	if (conf->size >= offsetof(struct pbox_client_conf, auth) + sizeof(conf->auth) &&
-		conf->auth > 1)
+	if (conf->auth > 1)
 		return pbox_client_fail(err, PBOX_C_INVALID,
 			"auth is %u; 0 (as the box has it) and 1 (required) are taken", conf->auth);
-	if (conf->size >= offsetof(struct pbox_client_conf, slots) + sizeof(conf->slots) &&
-		conf->slots != 0 && (conf->slots < conf->workers || conf->slots > PBOX_MAX_SLOTS))
+	if (conf->slots != 0 && (conf->slots < conf->workers || conf->slots > PBOX_MAX_SLOTS))
 		return pbox_client_fail(err, PBOX_C_INVALID,
 			"slots is %u; with %u workers %u to %d are taken, or 0 for as many as workers",
 			conf->slots, conf->workers, conf->workers, PBOX_MAX_SLOTS);
-	if (conf->size >= offsetof(struct pbox_client_conf, threads) + sizeof(conf->threads) &&
-		conf->threads > PBOX_WORKER_LANES)
+	if (conf->threads > PBOX_WORKER_LANES)
 		return pbox_client_fail(err, PBOX_C_INVALID,
 			"threads is %u; 1 to %d are taken, or 0 for as many as there are CPUs",
 			conf->threads, PBOX_WORKER_LANES);
-	if (conf->size >= offsetof(struct pbox_client_conf, least) + sizeof(conf->least))
-		return check_least(conf, err);
-	return 0;
+	return check_least(conf, err);
 }
 
 int
@@ -137,8 +131,7 @@ pbox_worker_check_table(const struct pbox_client_table *d, struct pbox_client_er
 	const char *later;
 	uint64_t sum = 0;
 
-	if (d->size < offsetof(struct pbox_client_table, first_round) ||
-		(d->n > 0 && d->tensors == NULL))
+	if (d->size < sizeof(*d) || (d->n > 0 && d->tensors == NULL))
 		return pbox_client_fail(err, PBOX_C_INVALID,
 			"the table's description is incomplete (size field, list of tensors)");
 	if (d->mode > PBOX_MODE_OPTIMISER || d->op > PBOX_OP_WEIGHTED_MEAN ||

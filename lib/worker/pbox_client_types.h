@@ -155,12 +155,12 @@ struct pbox_client_work {
 	uint32_t keep;                    /**< enum pbox_client_keep */
 	uint32_t newcomer;                /**< enum pbox_client_newcomer */
 	uint32_t group;                   /**< whose hyper-parameters the answer has */
-	/* the answer, since there is newcomer */
+	/* the answer */
 	uint32_t now; /**< the round in progress */
 	uint32_t
 		now_trained; /**< rounds of the training before that; UINT32_MAX: nobody has said */
 	double hyper[9];     /**< ids 1 and on, as they held in the round before that */
-	/* of the report, since there is fits */
+	/* of the report */
 	uint32_t memory_known; /**< 1: `fits` is said */
 	uint32_t
 		fits; /**< samples that this worker's memory holds, of which a slot has batch / V (1 where batch is 0); less than that: it gets no

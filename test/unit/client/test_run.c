@@ -135,19 +135,27 @@ test_goes_on(void)
 	UNIT_EQ_U64(flags_under(0, NULL, 7, 1), PBOX_DECLARE_CONTINUE);
 }
 
-/* A program that was built before there was conf.run. */
+/* Structures that are smaller than what the library knows. */
 static void
-test_older_program(void)
+test_sizes(void)
 {
 	struct fake_box *b = fake_start(&(struct fake_conf){.workers = 1});
+	struct pbox_client *c = must_open(b, NULL, 1), *none = NULL;
 	struct pbox_client_conf conf = harness_conf(b, 0, 1);
-	struct pbox_client *c = NULL;
-	static const uint8_t none[16];
+	struct pbox_client_table t = {.size = sizeof(t) - 1};
+	struct pbox_client_work work = {.size = sizeof(work) - 1};
+	struct pbox_client_norm norm = {.size = sizeof(norm) - 1};
+	uint32_t table;
 
-	conf.size = offsetof(struct pbox_client_conf, run);
-	conf.run = (const char *)(uintptr_t)1;
-	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&c, &conf, &err), 0);
-	CU_ASSERT_EQUAL(memcmp(fake_said(b).run, none, 16), 0);
+	conf.size--;
+	CU_ASSERT_EQUAL(pbox_client_open(&none, &conf, &err), PBOX_C_INVALID);
+	HAS("pbox_client_conf_init");
+	CU_ASSERT_EQUAL(pbox_client_declare(c, &t, 0, &table, &err), PBOX_C_INVALID);
+	HAS("size field");
+	CU_ASSERT_EQUAL(pbox_client_work(c, 0, &work, 0, &err), PBOX_C_INVALID);
+	HAS("sizeof(struct pbox_client_work)");
+	CU_ASSERT_EQUAL(pbox_client_norm(c, 0, 1, 1, &norm, 0, &err), PBOX_C_INVALID);
+	HAS("size field");
 	pbox_client_close(c);
 	fake_stop(b);
 }
@@ -431,9 +439,9 @@ test_older_box(void)
 }
 
 const struct unit_test unit_tests[] = {
+	{"structures that are too small", test_sizes},
 	{"identity and CONTINUE are sent", test_identity},
 	{"who goes on", test_goes_on},
-	{"an older program", test_older_program},
 	{"the number is named by who comes again", test_number},
 	{"a run that has ended", test_run_ended},
 	{"without copies", test_without_copies},

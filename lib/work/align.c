@@ -40,7 +40,7 @@ try_border(const struct work_walk *w, struct border *b, unsigned end)
 	int score = border_score(w, nodes, end);
 
 	b->tried++;
-	if (pbox_work_time(&w->cost[b->worker], w->pipeline, end - b->at, nodes) > b->t)
+	if (work_time(&w->cost[b->worker], end - b->at, nodes) > b->t)
 		return;
 	if (b->best == UINT32_MAX || score < b->score) {
 		b->best = end;
@@ -91,7 +91,7 @@ walk_begin(struct work_walk *w, double t)
 	w->need = w->worker = w->at = 0;
 	for (unsigned i = w->workers; i-- > 0;) {
 		w->after[i] = (uint16_t)sum;
-		sum += work_slots_within(&w->cost[i], w->pipeline, t);
+		sum += work_slots_within(&w->cost[i], t);
 		sum = sum < w->slots ? sum : w->slots;
 		w->need += kept(w, i);
 	}
@@ -102,7 +102,7 @@ walk_begin(struct work_walk *w, double t)
 static bool
 walk_step(struct work_walk *w, unsigned *steps)
 {
-	unsigned i = w->worker++, high = w->at + work_slots_within(&w->cost[i], w->pipeline, w->t);
+	unsigned i = w->worker++, high = w->at + work_slots_within(&w->cost[i], w->t);
 	struct border b = {.worker = i, .at = w->at, .t = w->t};
 	unsigned low = work_umax(w->at + kept(w, i), w->slots - w->after[i]);
 	bool good;
@@ -118,14 +118,12 @@ walk_step(struct work_walk *w, unsigned *steps)
 
 unsigned
 work_align_begin(struct work_align *a, const struct pbox_work_cost *cost, unsigned workers,
-	unsigned slots, enum pbox_work_pipeline pipeline, uint16_t *first, uint16_t *spare,
-	double t)
+	unsigned slots, uint16_t *first, uint16_t *spare, double t)
 {
 	unsigned steps;
 
 	*a = (struct work_align){
 		.walk = {.cost = cost,
-			.pipeline = pipeline,
 			.workers = workers,
 			.slots = slots,
 			.base = spare,
@@ -134,8 +132,8 @@ work_align_begin(struct work_align *a, const struct pbox_work_cost *cost, unsign
 		.first = first,
 		.low = t,
 	};
-	steps = work_share_within(cost, workers, slots, pipeline, first, t);
-	a->seconds = pbox_work_predict(cost, workers, pipeline, first, &a->nodes);
+	steps = work_share_within(cost, workers, slots, first, t);
+	a->seconds = work_predict(cost, workers, first, &a->nodes);
 	a->high = a->seconds;
 	memcpy(spare, first, (workers + 1) * sizeof(*first));
 	return steps + (2 + BORDER_STEPS) * workers;
@@ -168,7 +166,7 @@ judge_walk(struct work_align *a, bool good)
 	unsigned nodes;
 
 	if (good) {
-		seconds = pbox_work_predict(w->cost, w->workers, w->pipeline, w->first, &nodes);
+		seconds = work_predict(w->cost, w->workers, w->first, &nodes);
 		if (growing ? nodes < a->nodes
 			    : seconds < a->seconds || (seconds <= a->seconds && nodes < a->nodes))
 			keep_walk(a, seconds, nodes);
@@ -206,14 +204,13 @@ work_align_step(struct work_align *a, unsigned most, unsigned *steps)
 }
 
 double
-pbox_work_share(const struct pbox_work_cost *cost, unsigned workers, unsigned slots,
-	enum pbox_work_pipeline pipeline, uint16_t *first, uint16_t *spare)
+work_share(const struct pbox_work_cost *cost, unsigned workers, unsigned slots, uint16_t *first,
+	uint16_t *spare)
 {
 	struct work_align a;
 	unsigned steps = 0;
 
-	work_align_begin(&a, cost, workers, slots, pipeline, first, spare,
-		work_search(cost, workers, slots, pipeline));
+	work_align_begin(&a, cost, workers, slots, first, spare, work_search(cost, workers, slots));
 	while (work_align_step(&a, UINT32_MAX, &steps))
 		;
 	return a.seconds;

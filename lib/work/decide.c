@@ -72,7 +72,7 @@ round_borders(struct pbox_work *work, unsigned level, unsigned *nodes)
 		at = at < least ? least : at;
 		work->first[i] = (uint16_t)(at > v - rest ? v - rest : at);
 	}
-	return pbox_work_predict(work->cost, n, work->pipeline, work->first, nodes);
+	return work_predict(work->cost, n, work->first, nodes);
 }
 
 /* Its costs, in bounds; *late: they are what it has not reported yet. */
@@ -106,7 +106,7 @@ weigh_plan(struct pbox_work *work, double at)
 		bounded_cost(work, i, at, &late);
 		w->weighed = w->changed;
 		g->changed |= late || w->changed;
-		t = pbox_work_time(&work->cost[i], work->pipeline, work->count[i], work->nodes[i]);
+		t = work_time(&work->cost[i], work->count[i], work->nodes[i]);
 		g->nodes_now += work->nodes[i];
 		if (t > g->now) {
 			g->now = t;
@@ -114,8 +114,7 @@ weigh_plan(struct pbox_work *work, double at)
 		}
 	}
 	g->error = error_of(work, last);
-	work_search_begin(&work->decision.search, work->cost, work->conf.workers, work->conf.slots,
-		work->pipeline);
+	work_search_begin(&work->decision.search, work->cost, work->conf.workers, work->conf.slots);
 }
 
 /* Mostly there is nothing to gain, and no need to look for borders. */
@@ -129,7 +128,7 @@ end_bound(struct pbox_work *work)
 	if (!work->forced && g->now - g->next <= GAIN * g->now)
 		return WORK_DECIDED;
 	work->steps += work_align_begin(&d->align, work->cost, work->conf.workers, work->conf.slots,
-		work->pipeline, work->first, work->spare, g->next);
+		work->first, work->spare, g->next);
 	return WORK_ALIGNS;
 }
 
@@ -172,7 +171,7 @@ decide_step(struct pbox_work *work, double at)
 		return WORK_BOUND;
 	case WORK_BOUND:
 		work->steps += n;
-		if (work_search_step(&d->search, work->cost, n, v, work->pipeline))
+		if (work_search_step(&d->search, work->cost, n, v))
 			return WORK_BOUND;
 		return end_bound(work);
 	case WORK_ALIGNS:
@@ -297,8 +296,8 @@ write_plan(
 	p->pub.seconds = g->measured ? g->next : 0;
 	for (unsigned i = 0; i < work->conf.workers; i++) {
 		unsigned first = work->first[i], end = work->first[i + 1];
-		double finish = pbox_work_time(&work->cost[i], work->pipeline, end - first,
-			work_nodes(first, end, work->conf.slots));
+		double finish = work_time(
+			&work->cost[i], end - first, work_nodes(first, end, work->conf.slots));
 
 		p->finish[i] = g->measured ? finish : 0;
 		for (unsigned s = first; s < end; s++)

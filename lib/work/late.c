@@ -41,7 +41,7 @@ work_slot_if_late(const struct pbox_work *work, unsigned worker, double at, bool
 	*changed = false;
 	if (!w->member || w->done || w->slots == 0)
 		return e->value;
-	if (!computing && work->pipeline != PBOX_WORK_FULL)
+	if (!computing)
 		left -= w->figure[WORK_UP].value * work_umax(work->nodes[worker], 1);
 	x = left / (computing ? w->begun : w->slots);
 	return x > e->value ? work_estimate_with(e, x, changed) : e->value;

@@ -124,8 +124,7 @@ reassign_plan(struct pbox_work *work, struct work_plan *p, unsigned worker)
 	work_count_owned(work, p->owner);
 	for (unsigned i = 0; i < work->conf.workers; i++) {
 		work_cost_of(work, i, &cost);
-		work->load[i] =
-			pbox_work_time(&cost, work->pipeline, work->count[i], work->nodes[i]);
+		work->load[i] = work_time(&cost, work->count[i], work->nodes[i]);
 	}
 	find_takers(work, n, false);
 	for (unsigned m = 0; m < n; m++)

@@ -34,8 +34,6 @@ extern "C" {
 /** The owner of a slot while no worker is there that could compute it. */
 #define PBOX_WORK_NOBODY UINT16_MAX
 
-/* ---- shares: a function of costs alone (share.c, align.c) ------------------------------------ */
-
 /** What a round costs a worker. */
 struct pbox_work_cost {
 	double slot;          /**< seconds a slot, > 0 */
@@ -45,48 +43,6 @@ struct pbox_work_cost {
 	uint16_t least, most; /**< slots; most = 0: it gets none */
 };
 
-/** How far a worker's computation and its transfers overlap. */
-enum pbox_work_pipeline {
-	PBOX_WORK_NO_OVERLAP, /**< compute, send, receive */
-	PBOX_WORK_SEND_EARLY, /**< nodes are sent while the next ones are computed; the last one is not hidden */
-	PBOX_WORK_FULL, /**< the next round begins on the parameters of this one */
-	PBOX_WORK_PIPELINES
-};
-
-/**
- * Seconds that a round takes a worker with k slots in n nodes, o = fixed, s = slot; 0 without slots.
- * No overlap: o + k s + n up + down. Send early: max(o + k s, (n - 1) up) + up + down. Full: max(o + k s, n up, down).
- * Source: H-PS's reconstruction (T_i(b) of levels 0 and 2; level 1 is max(comp, up) + down + up / k with k = n groups), where
- * `up` is that of all payloads. Here a worker sends a payload for each node that its range consists of.
- */
-double pbox_work_time(const struct pbox_work_cost *cost, enum pbox_work_pipeline pipeline,
-	unsigned slots, unsigned nodes);
-
-/**
- * Give @p slots slots to @p workers workers: worker w gets first[w] to first[w + 1] - 1.
- *
- * Bisection on the finish time T, with whole slots: T is the least at which floor(k_i(T)) sum to the slots or more, where k_i(T)
- * solves T_i(k) = T with one node; what is too much is taken from those that end at T. No other whole slots end earlier,
- * which is not so of real shares that are rounded by largest remainder: a slot more of a slow worker costs more.
- * Then borders move to where ranges consist of fewer nodes, as long as the predicted round stays below 1.05 times that of
- * the shares without moves, both with their true nodes.
- *
- * Measured once, 4096 slots on one core of a virtual machine: 8 workers 0.05 ms, 512 0.7 ms, 4096 4 ms.
- *
- * @param cost   of each worker; one at least has most = slots, and the sum of `least` is @p slots at most
- * @param first  room for workers + 1
- * @param spare  room for 3 x (workers + 1); scratch
- * @return the predicted seconds of the round
- */
-double pbox_work_share(const struct pbox_work_cost *cost, unsigned workers, unsigned slots,
-	enum pbox_work_pipeline pipeline, uint16_t *first, uint16_t *spare);
-/** The same without the moves; @p first alone is written. */
-double pbox_work_share_unaligned(const struct pbox_work_cost *cost, unsigned workers,
-	unsigned slots, enum pbox_work_pipeline pipeline, uint16_t *first);
-/** The predicted seconds of a round with these shares, and in @p nodes (unless NULL) the nodes of all ranges. */
-double pbox_work_predict(const struct pbox_work_cost *cost, unsigned workers,
-	enum pbox_work_pipeline pipeline, const uint16_t *first, unsigned *nodes);
-
 /* ---- the room (work.c) ----------------------------------------------------------------------- */
 
 struct pbox_work;
@@ -94,7 +50,6 @@ struct pbox_work;
 struct pbox_work_conf {
 	unsigned workers;              /**< 1 to PBOX_WORK_MAX_WORKERS */
 	unsigned slots;                /**< workers to PBOX_MAX_SLOTS */
-	unsigned pipeline;             /**< enum pbox_work_pipeline */
 	unsigned micro_min, micro_max; /**< samples of a micro-batch: powers of two */
 	bool everyone;                 /**< each member that can has a slot at least, by plan */
 	unsigned nodes_most;           /**< nodes of all ranges of a plan together; 0: no limit */

@@ -9,29 +9,16 @@
 #include "work_impl.h"
 
 double
-pbox_work_time(const struct pbox_work_cost *c, enum pbox_work_pipeline pipeline, unsigned slots,
-	unsigned nodes)
+work_time(const struct pbox_work_cost *c, unsigned slots, unsigned nodes)
 {
-	double compute = c->fixed + slots * c->slot, up = nodes * c->up;
-
-	if (slots == 0)
-		return 0;
-	if (pipeline == PBOX_WORK_NO_OVERLAP)
-		return compute + up + c->down;
-	if (pipeline == PBOX_WORK_SEND_EARLY)
-		return work_max(compute, up - c->up) + c->up + c->down;
-	return work_max(work_max(compute, up), c->down);
+	return slots == 0 ? 0 : c->fixed + slots * c->slot + nodes * c->up + c->down;
 }
 
 unsigned
-work_slots_within(const struct pbox_work_cost *c, enum pbox_work_pipeline pipeline, double t)
+work_slots_within(const struct pbox_work_cost *c, double t)
 {
-	bool full = pipeline == PBOX_WORK_FULL;
-	double left = t - c->fixed - (full ? 0 : c->up + c->down), k;
+	double left = t - c->fixed - (c->up + c->down), k = left / c->slot + 1e-9;
 
-	if (full && t < work_max(c->up, c->down))
-		left = 0;
-	k = left / c->slot + 1e-9;
 	if (k < c->least)
 		return c->least;
 	return k > c->most ? c->most : (unsigned)k;
@@ -46,8 +33,8 @@ work_nodes(unsigned first, unsigned end, unsigned slots)
 }
 
 double
-pbox_work_predict(const struct pbox_work_cost *cost, unsigned workers,
-	enum pbox_work_pipeline pipeline, const uint16_t *first, unsigned *nodes)
+work_predict(
+	const struct pbox_work_cost *cost, unsigned workers, const uint16_t *first, unsigned *nodes)
 {
 	double last = 0;
 	unsigned sum = 0;
@@ -56,8 +43,7 @@ pbox_work_predict(const struct pbox_work_cost *cost, unsigned workers,
 		unsigned n = work_nodes(first[i], first[i + 1], first[workers]);
 
 		sum += n;
-		last = work_max(
-			last, pbox_work_time(&cost[i], pipeline, first[i + 1] - first[i], n));
+		last = work_max(last, work_time(&cost[i], first[i + 1] - first[i], n));
 	}
 	if (nodes != NULL)
 		*nodes = sum;
@@ -65,13 +51,12 @@ pbox_work_predict(const struct pbox_work_cost *cost, unsigned workers,
 }
 
 static unsigned
-slots_of_all_within(const struct pbox_work_cost *cost, unsigned workers, unsigned slots,
-	enum pbox_work_pipeline pipeline, double t)
+slots_of_all_within(const struct pbox_work_cost *cost, unsigned workers, unsigned slots, double t)
 {
 	unsigned sum = 0;
 
 	for (unsigned i = 0; i < workers; i++) {
-		unsigned k = work_slots_within(&cost[i], pipeline, t);
+		unsigned k = work_slots_within(&cost[i], t);
 
 		sum += k < slots ? k : slots;
 	}
@@ -90,16 +75,16 @@ least_is_all(const struct pbox_work_cost *cost, unsigned workers, unsigned slots
 }
 
 void
-work_search_begin(struct work_search *s, const struct pbox_work_cost *cost, unsigned workers,
-	unsigned slots, enum pbox_work_pipeline pipeline)
+work_search_begin(
+	struct work_search *s, const struct pbox_work_cost *cost, unsigned workers, unsigned slots)
 {
 	bool least = least_is_all(cost, workers, slots);
 
 	*s = (struct work_search){.low = 0, .high = -1};
 	/* when one worker could do all */
 	for (unsigned i = 0; i < workers; i++) {
-		double t = pbox_work_time(
-			&cost[i], pipeline, least ? cost[i].least : slots, cost[i].least || !least);
+		double t =
+			work_time(&cost[i], least ? cost[i].least : slots, cost[i].least || !least);
 
 		t *= least ? 1 : 1 + 1e-9;
 		if (least ? t > s->high : cost[i].most >= slots && (s->high < 0 || t < s->high))
@@ -111,14 +96,14 @@ work_search_begin(struct work_search *s, const struct pbox_work_cost *cost, unsi
 }
 
 bool
-work_search_step(struct work_search *s, const struct pbox_work_cost *cost, unsigned workers,
-	unsigned slots, enum pbox_work_pipeline pipeline)
+work_search_step(
+	struct work_search *s, const struct pbox_work_cost *cost, unsigned workers, unsigned slots)
 {
 	double t = (s->low + s->high) / 2;
 
 	if (s->high - s->low <= 1e-9 * s->high || s->steps++ == WORK_SEARCH_STEPS)
 		return false;
-	if (slots_of_all_within(cost, workers, slots, pipeline, t) >= slots)
+	if (slots_of_all_within(cost, workers, slots, t) >= slots)
 		s->high = t;
 	else
 		s->low = t;
@@ -128,7 +113,6 @@ work_search_step(struct work_search *s, const struct pbox_work_cost *cost, unsig
 /* Workers by when they end, a heap: the last is the first, of equal ones that with the lower number. */
 struct ends {
 	const struct pbox_work_cost *cost;
-	enum pbox_work_pipeline pipeline;
 	const uint16_t *slots; /* of each worker */
 	uint16_t heap[PBOX_WORK_MAX_WORKERS];
 	unsigned n;
@@ -137,7 +121,7 @@ struct ends {
 static double
 end_of(const struct ends *e, unsigned worker)
 {
-	return pbox_work_time(&e->cost[worker], e->pipeline, e->slots[worker], 1);
+	return work_time(&e->cost[worker], e->slots[worker], 1);
 }
 
 static bool
@@ -164,10 +148,10 @@ ends_sink(struct ends *e, unsigned at)
 
 /* So many slots, one after the other, from who ends last then. How many steps that were. */
 static unsigned
-take_from_last(const struct pbox_work_cost *cost, unsigned workers,
-	enum pbox_work_pipeline pipeline, uint16_t *first, unsigned excess)
+take_from_last(
+	const struct pbox_work_cost *cost, unsigned workers, uint16_t *first, unsigned excess)
 {
-	struct ends e = {.cost = cost, .pipeline = pipeline, .slots = first};
+	struct ends e = {.cost = cost, .slots = first};
 	unsigned steps = 0;
 
 	if (excess == 0)
@@ -188,33 +172,32 @@ take_from_last(const struct pbox_work_cost *cost, unsigned workers,
 
 /* Take what is too much from those that end at t; of equal ones from the later. first[i] has the slots of worker i. */
 static unsigned
-take_excess(const struct pbox_work_cost *cost, unsigned workers, enum pbox_work_pipeline pipeline,
-	uint16_t *first, unsigned excess, double t)
+take_excess(const struct pbox_work_cost *cost, unsigned workers, uint16_t *first, unsigned excess,
+	double t)
 {
 	for (unsigned i = workers; i-- > 0 && excess > 0;)
-		if (first[i] > cost[i].least &&
-			pbox_work_time(&cost[i], pipeline, first[i], 1) > t * (1 - 1e-6)) {
+		if (first[i] > cost[i].least && work_time(&cost[i], first[i], 1) > t * (1 - 1e-6)) {
 			first[i]--;
 			excess--;
 		}
-	return take_from_last(cost, workers, pipeline, first, excess);
+	return take_from_last(cost, workers, first, excess);
 }
 
 unsigned
 work_share_within(const struct pbox_work_cost *cost, unsigned workers, unsigned slots,
-	enum pbox_work_pipeline pipeline, uint16_t *first, double t)
+	uint16_t *first, double t)
 {
 	bool least = least_is_all(cost, workers, slots);
 	unsigned sum = 0, at = 0, steps;
 
 	for (unsigned i = 0; i < workers; i++) {
-		unsigned k = least ? cost[i].least : work_slots_within(&cost[i], pipeline, t);
+		unsigned k = least ? cost[i].least : work_slots_within(&cost[i], t);
 
 		first[i] = (uint16_t)(k < slots ? k : slots);
 		sum += first[i];
 	}
 	PBOX_ASSERT(sum >= slots);
-	steps = take_excess(cost, workers, pipeline, first, sum - slots, t);
+	steps = take_excess(cost, workers, first, sum - slots, t);
 	for (unsigned i = 0; i < workers; i++) {
 		unsigned k = first[i];
 
@@ -227,22 +210,20 @@ work_share_within(const struct pbox_work_cost *cost, unsigned workers, unsigned 
 }
 
 double
-work_search(const struct pbox_work_cost *cost, unsigned workers, unsigned slots,
-	enum pbox_work_pipeline pipeline)
+work_search(const struct pbox_work_cost *cost, unsigned workers, unsigned slots)
 {
 	struct work_search s;
 
-	work_search_begin(&s, cost, workers, slots, pipeline);
-	while (work_search_step(&s, cost, workers, slots, pipeline))
+	work_search_begin(&s, cost, workers, slots);
+	while (work_search_step(&s, cost, workers, slots))
 		;
 	return s.high;
 }
 
 double
-pbox_work_share_unaligned(const struct pbox_work_cost *cost, unsigned workers, unsigned slots,
-	enum pbox_work_pipeline pipeline, uint16_t *first)
+work_share_unaligned(
+	const struct pbox_work_cost *cost, unsigned workers, unsigned slots, uint16_t *first)
 {
-	work_share_within(
-		cost, workers, slots, pipeline, first, work_search(cost, workers, slots, pipeline));
-	return pbox_work_predict(cost, workers, pipeline, first, NULL);
+	work_share_within(cost, workers, slots, first, work_search(cost, workers, slots));
+	return work_predict(cost, workers, first, NULL);
 }

@@ -23,9 +23,6 @@ check_conf(const struct pbox_work_conf *c, struct pbox_error *err)
 		return pbox_fail(err, EINVAL,
 			"%u slots for %u workers: give as many as workers, and %u at most",
 			c->slots, c->workers, PBOX_MAX_SLOTS);
-	if (c->pipeline >= PBOX_WORK_PIPELINES)
-		return pbox_fail(err, EINVAL, "pipeline level %u: there are 0 to %u", c->pipeline,
-			PBOX_WORK_PIPELINES - 1);
 	if (c->micro_min < 1 || c->micro_max < c->micro_min ||
 		(c->micro_min & (c->micro_min - 1)) != 0 ||
 		(c->micro_max & (c->micro_max - 1)) != 0)
@@ -101,7 +98,6 @@ pbox_work_create(const struct pbox_work_conf *conf, struct pbox_error *err)
 			conf->workers, conf->slots);
 		return NULL;
 	}
-	w->pipeline = (enum pbox_work_pipeline)conf->pipeline;
 	share_first(w);
 	w->conf.here = NULL;
 	w->plan[0].pub.micro = conf->micro_max;

@@ -25,11 +25,8 @@ struct sim_worker {
 void
 sim_begin(struct sim *s, const struct sim_conf *conf, double slot, double up, double down)
 {
-	struct pbox_work_conf c = {.workers = conf->workers,
-		.slots = conf->slots,
-		.pipeline = conf->pipeline,
-		.micro_min = 1,
-		.micro_max = 64};
+	struct pbox_work_conf c = {
+		.workers = conf->workers, .slots = conf->slots, .micro_min = 1, .micro_max = 64};
 	struct pbox_error err;
 
 	memset(s, 0, sizeof(*s));
@@ -84,12 +81,10 @@ plan_of_oracle(struct sim *s)
 		cost[i].slot *= s->factor[i];
 		cost[i].most = s->member[i] ? (uint16_t)s->conf.slots : 0;
 	}
-	best = pbox_work_share_unaligned(
-		cost, s->conf.workers, s->conf.slots, s->conf.pipeline, first);
+	best = work_share_unaligned(cost, s->conf.workers, s->conf.slots, first);
 	if (!s->conf.oracle)
 		return best;
-	moved = pbox_work_share(
-		cost, s->conf.workers, s->conf.slots, s->conf.pipeline, first, spare);
+	moved = work_share(cost, s->conf.workers, s->conf.slots, first, spare);
 	return moved < best ? moved : best;
 }
 
@@ -216,7 +211,7 @@ end_of(const struct sim *s, const struct sim_worker *w, unsigned i, unsigned *no
 		return w->computed;
 	c.fixed = w->computed;
 	c.slot = 0;
-	return pbox_work_time(&c, s->conf.pipeline, 1, *nodes);
+	return work_time(&c, 1, *nodes);
 }
 
 static void

@@ -13,11 +13,12 @@
 
 #include <pbox_slots.h>
 #include <pbox_work.h>
+#include <work_impl.h>
 
 #define SIM_WORKERS 64
 
 struct sim_conf {
-	unsigned workers, slots, pipeline;
+	unsigned workers, slots;
 	double jitter;   /* of a worker's round: sigma of the log */
 	double spike;    /* probability that a worker's round takes 3 to 10 times as long */
 	bool steal;      /* workers that are done ask for more */

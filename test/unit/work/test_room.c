@@ -86,9 +86,6 @@ test_create(void)
 	c = conf_of(4097, 4097);
 	CU_ASSERT(pbox_work_create(&c, &err) == NULL && err.code == EINVAL);
 	c = conf_of(4, 4);
-	c.pipeline = 3;
-	CU_ASSERT(pbox_work_create(&c, &err) == NULL && err.code == EINVAL);
-	c = conf_of(4, 4);
 	c.micro_max = 48;
 	CU_ASSERT(pbox_work_create(&c, &err) == NULL && err.code == EINVAL);
 	c.micro_max = 2;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include <pbox_slots.h>
-#include <pbox_work.h>
+#include <work_impl.h>
 
 #include "../unit.h"
 
@@ -38,7 +38,7 @@ draw_costs(struct pbox_random *r, struct pbox_work_cost *cost, unsigned workers,
 
 /* Seconds of the round by the definition, and whether the shares are ranges in order that are all slots. */
 static double
-check_shares(const struct pbox_work_cost *cost, unsigned workers, unsigned slots, unsigned pipeline,
+check_shares(const struct pbox_work_cost *cost, unsigned workers, unsigned slots,
 	const uint16_t *first, unsigned *nodes)
 {
 	struct pbox_node node[PBOX_RANGE_NODES];
@@ -49,7 +49,7 @@ check_shares(const struct pbox_work_cost *cost, unsigned workers, unsigned slots
 	for (unsigned i = 0; i < workers; i++) {
 		unsigned k = first[i + 1] - first[i];
 		unsigned n = pbox_range_nodes(first[i], first[i + 1], slots, node);
-		double t = pbox_work_time(&cost[i], pipeline, k, n);
+		double t = work_time(&cost[i], k, n);
 
 		bad += first[i + 1] < first[i] || k > cost[i].most || k < cost[i].least;
 		last = t > last ? t : last;
@@ -61,15 +61,15 @@ check_shares(const struct pbox_work_cost *cost, unsigned workers, unsigned slots
 
 /* The earliest end of any shares of whole slots, by trying all: each worker takes 0 to left slots, one node each. */
 static double
-best_of_all(const struct pbox_work_cost *cost, unsigned workers, unsigned left, unsigned pipeline)
+best_of_all(const struct pbox_work_cost *cost, unsigned workers, unsigned left)
 {
 	double best = INFINITY;
 
 	if (workers == 1)
-		return left <= cost->most ? pbox_work_time(cost, pipeline, left, 1) : INFINITY;
+		return left <= cost->most ? work_time(cost, left, 1) : INFINITY;
 	for (unsigned k = 0; k <= left && k <= cost->most; k++) {
-		double t = pbox_work_time(cost, pipeline, k, 1);
-		double rest = best_of_all(cost + 1, workers - 1, left - k, pipeline);
+		double t = work_time(cost, k, 1);
+		double rest = best_of_all(cost + 1, workers - 1, left - k);
 
 		t = t > rest ? t : rest;
 		best = t < best ? t : best;
@@ -86,7 +86,7 @@ test_optimum(void)
 	pbox_random_seed(&r, 1);
 	for (unsigned i = 0; i < 300; i++) {
 		unsigned workers = 1 + (unsigned)pbox_random_below(&r, 4), nodes;
-		unsigned slots = workers + (unsigned)pbox_random_below(&r, 14), pipeline = i % 3;
+		unsigned slots = workers + (unsigned)pbox_random_below(&r, 14);
 		struct pbox_work_cost cost[4];
 		uint16_t first[5];
 		double t, best;
@@ -94,10 +94,10 @@ test_optimum(void)
 		draw_costs(&r, cost, workers, slots);
 		for (unsigned w = 0; w < workers; w++)
 			cost[w].up = 0;
-		t = pbox_work_share_unaligned(cost, workers, slots, pipeline, first);
-		best = best_of_all(cost, workers, slots, pipeline);
+		t = work_share_unaligned(cost, workers, slots, first);
+		best = best_of_all(cost, workers, slots);
 		CU_ASSERT(fabs(t - best) < 1e-6 * best);
-		CU_ASSERT(t == check_shares(cost, workers, slots, pipeline, first, &nodes));
+		CU_ASSERT(t == check_shares(cost, workers, slots, first, &nodes));
 	}
 }
 
@@ -115,15 +115,15 @@ test_borders(void)
 		unsigned slots = workers +
 				 (unsigned)pbox_random_below(&r, i % 2 == 0 ? 200 : 4096 - workers);
 		uint16_t plain[301], first[301], spare[3 * 301];
-		unsigned pipeline = i % 3, nodes[2];
+		unsigned nodes[2];
 		struct pbox_work_cost cost[300];
 		double t[2];
 
 		draw_costs(&r, cost, workers, slots);
-		t[0] = pbox_work_share_unaligned(cost, workers, slots, pipeline, plain);
-		t[1] = pbox_work_share(cost, workers, slots, pipeline, first, spare);
-		CU_ASSERT(t[0] == check_shares(cost, workers, slots, pipeline, plain, &nodes[0]));
-		CU_ASSERT(t[1] == check_shares(cost, workers, slots, pipeline, first, &nodes[1]));
+		t[0] = work_share_unaligned(cost, workers, slots, plain);
+		t[1] = work_share(cost, workers, slots, first, spare);
+		CU_ASSERT(t[0] == check_shares(cost, workers, slots, plain, &nodes[0]));
+		CU_ASSERT(t[1] == check_shares(cost, workers, slots, first, &nodes[1]));
 		CU_ASSERT(t[1] < 1.05 * t[0]);
 		CU_ASSERT(nodes[1] <= nodes[0] || t[1] < t[0]);
 		worst = t[1] / t[0] > worst ? t[1] / t[0] : worst;
@@ -145,13 +145,13 @@ test_border_by_hand(void)
 
 	for (unsigned i = 0; i < 4; i++)
 		cost[i] = (struct pbox_work_cost){.slot = i == 0 ? 1 : 2, .most = 1000};
-	pbox_work_share_unaligned(cost, 4, 1000, PBOX_WORK_NO_OVERLAP, plain);
+	work_share_unaligned(cost, 4, 1000, plain);
 	UNIT_EQ_U64(plain[1], 400);
 	UNIT_EQ_U64(plain[2], 600);
 	UNIT_EQ_U64(plain[3], 800);
-	pbox_work_predict(cost, 4, PBOX_WORK_NO_OVERLAP, plain, &before);
-	pbox_work_share(cost, 4, 1000, PBOX_WORK_NO_OVERLAP, first, spare);
-	pbox_work_predict(cost, 4, PBOX_WORK_NO_OVERLAP, first, &nodes);
+	work_predict(cost, 4, plain, &before);
+	work_share(cost, 4, 1000, first, spare);
+	work_predict(cost, 4, first, &nodes);
 	CU_ASSERT(nodes < before);
 	CU_ASSERT(first[1] > 380 && first[1] < 420 && first[1] % 16 == 0);
 }
@@ -174,13 +174,13 @@ test_limits(void)
 						  : (n + PBOX_MAX_SLOTS) / 2;
 
 			draw_costs(&r, cost, n, slots);
-			pbox_work_share(cost, n, slots, k, first, spare);
-			check_shares(cost, n, slots, k, first, &nodes);
+			work_share(cost, n, slots, first, spare);
+			check_shares(cost, n, slots, first, &nodes);
 			/* all alike, as many slots as workers: one each */
 			for (unsigned w = 0; w < n; w++)
 				cost[w] = (struct pbox_work_cost){
 					.slot = 1, .up = 1, .most = (uint16_t)n};
-			pbox_work_share(cost, n, n, k, first, spare);
+			work_share(cost, n, n, first, spare);
 			for (unsigned w = 0; w < n; w++)
 				if (first[w] != w)
 					CU_FAIL("one slot each");
@@ -194,10 +194,10 @@ test_least(void)
 		{.slot = 1, .most = 8}, {.slot = 1000, .most = 8}, {.slot = 1, .most = 0}};
 	uint16_t first[4], spare[12];
 
-	pbox_work_share(cost, 3, 8, PBOX_WORK_NO_OVERLAP, first, spare);
+	work_share(cost, 3, 8, first, spare);
 	UNIT_EQ_U64(first[1], 8);
 	cost[1].least = 1;
-	pbox_work_share(cost, 3, 8, PBOX_WORK_NO_OVERLAP, first, spare);
+	work_share(cost, 3, 8, first, spare);
 	UNIT_EQ_U64(first[1], 7);
 	UNIT_EQ_U64(first[2], 8);
 }
@@ -207,13 +207,8 @@ test_time(void)
 {
 	struct pbox_work_cost c = {.slot = 2, .fixed = 1, .up = 3, .down = 4};
 
-	CU_ASSERT(pbox_work_time(&c, PBOX_WORK_NO_OVERLAP, 5, 2) == 1 + 10 + 6 + 4);
-	CU_ASSERT(pbox_work_time(&c, PBOX_WORK_SEND_EARLY, 5, 2) == 1 + 10 + 3 + 4);
-	CU_ASSERT(pbox_work_time(&c, PBOX_WORK_SEND_EARLY, 5, 5) == 12 + 3 + 4);
-	CU_ASSERT(pbox_work_time(&c, PBOX_WORK_FULL, 5, 2) == 11);
-	CU_ASSERT(pbox_work_time(&c, PBOX_WORK_FULL, 5, 4) == 12);
-	CU_ASSERT(pbox_work_time(&c, PBOX_WORK_FULL, 1, 1) == 4);
-	CU_ASSERT(pbox_work_time(&c, PBOX_WORK_NO_OVERLAP, 0, 0) == 0);
+	CU_ASSERT(work_time(&c, 5, 2) == 1 + 10 + 6 + 4);
+	CU_ASSERT(work_time(&c, 0, 0) == 0);
 }
 
 const struct unit_test unit_tests[] = {

@@ -44,7 +44,7 @@ CUNIT = re.compile(r"^\s+tests\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s*$", re.
 SKIP = re.compile(r"^skip - (.*)$", re.M)
 SKIPPED = 77  # exit status of a program that cannot run here, or not to its end
 SUITES = {
-    "lint": "format, licence lines, forbidden functions, exported names, layers, circles of files, ABI, spelling, plain words, shell scripts",
+    "lint": "format, licence lines, forbidden functions, exported names, layers, circles of files, ABI, spelling, shell scripts",
     "unit": "CUnit tests of each library and driver",
     "golden": "the frozen frames, and the Python side written from the specification",
     "sim": "the engine in virtual time on lossy networks, and planted bugs",

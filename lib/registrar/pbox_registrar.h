@@ -24,42 +24,43 @@
 
 struct pbox_place; /* pbox_layout.h */
 
-enum pbox_registrar_stat {
-	PBOX_RS_RX_FRAMES,
-	PBOX_RS_RX_HELLO,
-	PBOX_RS_RX_JOIN,
-	PBOX_RS_RX_DECLARE,
-	PBOX_RS_RX_MAP,
-	PBOX_RS_RX_SET,
-	PBOX_RS_RX_STATUS,
-	PBOX_RS_RX_LEAVE,
-	PBOX_RS_RX_WORK,
-	PBOX_RS_RX_TASK,
-	PBOX_RS_RX_BOXES,
-	PBOX_RS_RX_STATS,
-	PBOX_RS_RX_HOMES,
-	PBOX_RS_RX_PING,
-	PBOX_RS_DROP_SESSION_UNKNOWN,
-	PBOX_RS_DROP_SESSION_TOKEN,
-	PBOX_RS_DROP_SESSION_INCARNATION,
-	PBOX_RS_DROP_AUTH,     /**< no tag, a wrong one, or one in a session without (R11.5) */
-	PBOX_RS_DROP_REPLAYED, /**< an old frame, from another address (R4.9) */
-	PBOX_RS_DROP_UNPROVEN, /**< from an address that has proven nothing yet */
-	PBOX_RS_DROP_MALFORMED,
-	PBOX_RS_DROP_COOKIE,
-	PBOX_RS_DROP_TYPE,
-	PBOX_RS_REFUSED, /**< requests answered with ERROR */
-	PBOX_RS_JOBS,
-	PBOX_RS_WORKERS,
-	PBOX_RS_TABLES,
-	PBOX_RS_EXPIRED, /**< sessions that fell silent beyond their lease */
-	PBOX_RS_PINGS,   /**< PINGs to sessions whose number is claimed (R4.6) */
-	PBOX_RS_TAKEN_OVER,
-	PBOX_RS_REMOVED,    /**< workers that a job went on without (R8.5) */
-	PBOX_RS_RUNS_ENDED, /**< runs that made way for another (R12.3), or were found dead (R12.7) */
-	PBOX_RS_STOLEN,     /**< slots, within a round (R15.10) */
-	PBOX_RS_STATS
-};
+/* clang-format off */
+#define PBOX_REGISTRAR_VALUES(X) \
+	X(PBOX_RS_RX_FRAMES, COUNTER, rx_frames, "frames", "control frames received") \
+	X(PBOX_RS_RX_HELLO, COUNTER, rx_hello, "frames", "HELLOs, answered with a cookie") \
+	X(PBOX_RS_RX_JOIN, COUNTER, rx_join, "frames", "JOINs with a good cookie") \
+	X(PBOX_RS_RX_DECLARE, COUNTER, rx_declare, "frames", "pages of table declarations") \
+	X(PBOX_RS_RX_MAP, COUNTER, rx_map, "frames", "requests for pages of a chunk map") \
+	X(PBOX_RS_RX_SET, COUNTER, rx_set, "frames", "hyper-parameter settings") \
+	X(PBOX_RS_RX_STATUS, COUNTER, rx_status, "frames", "status requests") \
+	X(PBOX_RS_RX_LEAVE, COUNTER, rx_leave, "frames", "sessions ended by their worker") \
+	X(PBOX_RS_RX_WORK, COUNTER, rx_work, "frames", "reports and questions of work by plan") \
+	X(PBOX_RS_RX_TASK, COUNTER, rx_task, "frames", "workers that ask for slots of others within a round, or say which they have not begun") \
+	X(PBOX_RS_RX_BOXES, COUNTER, rx_boxes, "frames", "questions which boxes a job is at") \
+	X(PBOX_RS_RX_STATS, COUNTER, rx_stats, "frames", "what workers measured of the boxes of a job") \
+	X(PBOX_RS_RX_HOMES, COUNTER, rx_homes, "frames", "workers that ask or say which box has which chunk") \
+	X(PBOX_RS_RX_PING, COUNTER, rx_ping, "frames", "pings of workers") \
+	X(PBOX_RS_DROP_SESSION_UNKNOWN, COUNTER, drop_session_unknown, "frames", "job or worker does not exist") \
+	X(PBOX_RS_DROP_SESSION_TOKEN, COUNTER, drop_session_token, "frames", "token is not that of the worker's session") \
+	X(PBOX_RS_DROP_SESSION_INCARNATION, COUNTER, drop_session_incarnation, "frames", "meant for an earlier start of the box") \
+	X(PBOX_RS_DROP_AUTH, COUNTER, drop_auth, "frames", "tag missing or wrong (or there, in a job without auth): forged, or replayed") \
+	X(PBOX_RS_DROP_REPLAYED, COUNTER, drop_replayed, "frames", "an old frame of a worker, from another address than its own") \
+	X(PBOX_RS_DROP_UNPROVEN, COUNTER, drop_unproven, "frames", "requests of a worker from an address that is new: it is asked to prove it") \
+	X(PBOX_RS_DROP_MALFORMED, COUNTER, drop_control_malformed, "frames", "payload too short or contradictory") \
+	X(PBOX_RS_DROP_COOKIE, COUNTER, drop_cookie, "frames", "JOINs with a wrong or old cookie") \
+	X(PBOX_RS_DROP_TYPE, COUNTER, drop_type, "frames", "not a type that workers send here") \
+	X(PBOX_RS_REFUSED, COUNTER, refused, "requests", "requests answered with an error") \
+	X(PBOX_RS_JOBS, GAUGE, jobs, "jobs", "jobs that exist") \
+	X(PBOX_RS_WORKERS, GAUGE, workers, "workers", "workers with a session") \
+	X(PBOX_RS_TABLES, GAUGE, tables, "tables", "tables mapped") \
+	X(PBOX_RS_EXPIRED, COUNTER, expired, "sessions", "sessions silent beyond their lease") \
+	X(PBOX_RS_PINGS, COUNTER, tx_ping, "frames", "pings to sessions whose number another process wants") \
+	X(PBOX_RS_TAKEN_OVER, COUNTER, taken_over, "sessions", "sessions that did not answer and lost their number to another process") \
+	X(PBOX_RS_REMOVED, COUNTER, removed, "workers", "workers that a job went on without") \
+	X(PBOX_RS_RUNS_ENDED, COUNTER, runs_ended, "runs", "runs that made way for another one of their job, or were found dead") \
+	X(PBOX_RS_STOLEN, COUNTER, stolen, "slots", "slots that were given to another worker within a round, as their own would have been late")
+/* clang-format on */
+enum pbox_registrar_stat { PBOX_REGISTRAR_VALUES(PBOX_STAT_SYMBOL) PBOX_RS_STATS };
 
 #define PBOX_RS_FIRST_ACCEPT PBOX_RS_RX_HELLO
 #define PBOX_RS_FIRST_DROP   PBOX_RS_DROP_SESSION_UNKNOWN

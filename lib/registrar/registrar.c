@@ -9,6 +9,9 @@
 
 #include "registrar_impl.h"
 
+const struct pbox_stat_def pbox_registrar_stat_defs[PBOX_RS_STATS] = {
+	PBOX_REGISTRAR_VALUES(PBOX_STAT_DEF)};
+
 void
 pbox_engine_places(const struct pbox_engine_endpoint *endpoint, unsigned n, struct pbox_place *out)
 {

@@ -20,62 +20,63 @@
 /** Frames of one call of pbox_shard_rx(). */
 #define PBOX_SHARD_BURST 64
 
+/* clang-format off */
 /** What became of a frame: each received one counts in exactly one of the accepted or dropped
  * counters, so that rx_frames = sum of both (a test checks it). */
-enum pbox_shard_stat {
-	PBOX_SS_RX_FRAMES,
-	/* accepted */
-	PBOX_SS_RX_CONTRIBUTION, /**< first one of its worker, round and fragment */
-	PBOX_SS_RX_DUP_PENDING,  /**< repeated, round in progress */
-	PBOX_SS_RX_DUP_DONE,     /**< repeated, round finished: answered from memory */
-	PBOX_SS_RX_PULL,
-	PBOX_SS_RX_INIT,
-	PBOX_SS_RX_FETCH,
-	PBOX_SS_RX_EARLY, /**< contribution before INIT or without lr: answered, not kept */
-	PBOX_SS_RX_PING,
-	PBOX_SS_RX_RESTORE,
-	/* dropped, in the order of the checks (R6.11) */
-	PBOX_SS_DROP_SESSION_UNKNOWN,
-	PBOX_SS_DROP_SESSION_TOKEN,
-	PBOX_SS_DROP_SESSION_INCARNATION,
-	PBOX_SS_DROP_AUTH, /**< no tag, a wrong one, or one in a session without (R11.5) */
-	PBOX_SS_DROP_RATE, /**< beyond what a job or a worker may ask (R6.12) */
-	PBOX_SS_DROP_MAP_EPOCH,
-	PBOX_SS_DROP_CHUNK_UNKNOWN,
-	PBOX_SS_DROP_FRAG_RANGE,
-	PBOX_SS_DROP_FORMAT,
-	PBOX_SS_DROP_LENGTH,
-	PBOX_SS_DROP_PARTIAL,
-	PBOX_SS_DROP_NODE, /**< none of the nodes that its sender brings: answered so (R5.2b) */
-	PBOX_SS_DROP_ROUND_STALE,
-	PBOX_SS_DROP_ROUND_FUTURE,
-	PBOX_SS_DROP_INIT_FORBIDDEN,
-	PBOX_SS_DROP_NO_RECORD,
-	PBOX_SS_DROP_NO_BUFFER,
-	PBOX_SS_DROP_CRC,      /**< of a frame that came unverified */
-	PBOX_SS_DROP_REPLAYED, /**< an old frame, from another address (R4.9) */
-	PBOX_SS_DROP_UNPROVEN, /**< a question from an address that has proven nothing yet */
-	PBOX_SS_DROP_TYPE,
-	/* work done */
-	PBOX_SS_ROUNDS,     /**< fragments finished */
-	PBOX_SS_FOLDS,      /**< nodes folded early */
-	PBOX_SS_TAKEN_BACK, /**< contributions forgotten again: damaged (R2.5) */
-	PBOX_SS_NOT_FINITE, /**< contributions with a NaN or an infinity (R6.16) */
-	PBOX_SS_OVERFLOWED, /**< fragments whose sum has one, though all contributions are finite */
-	PBOX_SS_PACED,      /**< fragments that were complete and waited for the job's rate */
-	PBOX_SS_RESTORED,   /**< fragments restored after a restart (R10.6) */
-	PBOX_SS_RESTORE_LOST,
-	PBOX_SS_RX_BYTES, /**< payload of first contributions */
-	PBOX_SS_TX_RESULT,
-	PBOX_SS_TX_RESULT_BYTES,
-	PBOX_SS_TX_WAIT,
-	PBOX_SS_TX_OTHER,
-	/* levels */
-	PBOX_SS_HELD,         /**< packets held now */
-	PBOX_SS_ROUNDS_OPEN,  /**< fragments with contributions, not finished */
-	PBOX_SS_ROUNDS_PACED, /**< of these, complete, and waiting for the job's rate */
-	PBOX_SS_STATS
-};
+#define PBOX_SHARD_VALUES(X) \
+	X(PBOX_SS_RX_FRAMES, COUNTER, rx_frames, "frames", "data frames received") \
+	/* accepted */ \
+	X(PBOX_SS_RX_CONTRIBUTION, COUNTER, rx_contribution, "frames", "first contributions of a worker to a fragment and round") \
+	X(PBOX_SS_RX_DUP_PENDING, COUNTER, rx_dup_pending, "frames", "repeated contributions to the round in progress") \
+	X(PBOX_SS_RX_DUP_DONE, COUNTER, rx_dup_done, "frames", "repeated contributions to a finished round, answered from memory") \
+	X(PBOX_SS_RX_PULL, COUNTER, rx_pull, "frames", "pulls and probes") \
+	X(PBOX_SS_RX_INIT, COUNTER, rx_init, "frames", "initial parameters") \
+	X(PBOX_SS_RX_FETCH, COUNTER, rx_fetch, "frames", "questions for parameters and optimiser state") \
+	X(PBOX_SS_RX_EARLY, COUNTER, rx_early, "frames", "contributions before INIT, without a learning rate or while the fragment is restored: answered, not kept") \
+	X(PBOX_SS_RX_PING, COUNTER, rx_ping, "frames", "pings of workers") \
+	X(PBOX_SS_RX_RESTORE, COUNTER, rx_restore, "frames", "reports of workers about what they hold, after a restart of the box") \
+	/* dropped, in the order of the checks (R6.11) */ \
+	X(PBOX_SS_DROP_SESSION_UNKNOWN, COUNTER, drop_session_unknown, "frames", "job or worker does not exist") \
+	X(PBOX_SS_DROP_SESSION_TOKEN, COUNTER, drop_session_token, "frames", "token is not that of the worker's session") \
+	X(PBOX_SS_DROP_SESSION_INCARNATION, COUNTER, drop_session_incarnation, "frames", "meant for an earlier start of the box") \
+	X(PBOX_SS_DROP_AUTH, COUNTER, drop_auth, "frames", "tag missing or wrong (or there, in a job without auth): forged, or replayed") \
+	X(PBOX_SS_DROP_RATE, COUNTER, drop_rate, "frames", "more repetitions, pulls and pings than the job's rate, or than their worker has credit for") \
+	X(PBOX_SS_DROP_MAP_EPOCH, COUNTER, drop_map_epoch, "frames", "stale chunk map") \
+	X(PBOX_SS_DROP_CHUNK_UNKNOWN, COUNTER, drop_chunk_unknown, "frames", "no such chunk, or not at this endpoint") \
+	X(PBOX_SS_DROP_FRAG_RANGE, COUNTER, drop_frag_range, "frames", "fragment index beyond the chunk") \
+	X(PBOX_SS_DROP_FORMAT, COUNTER, drop_format, "frames", "element format is not the table's") \
+	X(PBOX_SS_DROP_LENGTH, COUNTER, drop_length, "frames", "payload length is not the fragment's, or a PING's is beyond the MTU") \
+	X(PBOX_SS_DROP_PARTIAL, COUNTER, drop_partial, "frames", "partial contribution, which the job was not granted") \
+	X(PBOX_SS_DROP_NODE, COUNTER, drop_node, "frames", "contribution that is none of the nodes that its worker is to bring: answered ERROR BAD_REQUEST") \
+	X(PBOX_SS_DROP_ROUND_STALE, COUNTER, drop_round_stale, "frames", "round is older than the current version") \
+	X(PBOX_SS_DROP_ROUND_FUTURE, COUNTER, drop_round_future, "frames", "round is beyond the one in progress") \
+	X(PBOX_SS_DROP_INIT_FORBIDDEN, COUNTER, drop_init_forbidden, "frames", "INIT of another worker than 0, or of an all-reduce table") \
+	X(PBOX_SS_DROP_NO_RECORD, COUNTER, drop_no_record, "frames", "no free round record: a worker exceeds its window") \
+	X(PBOX_SS_DROP_NO_BUFFER, COUNTER, drop_no_buffer, "frames", "the job already holds its share of packets") \
+	X(PBOX_SS_DROP_CRC, COUNTER, drop_crc, "frames", "CRC is wrong: noticed after the frame was looked at, before it had an effect") \
+	X(PBOX_SS_DROP_REPLAYED, COUNTER, drop_replayed, "frames", "an old frame of a worker, from another address than its own, or an old PING") \
+	X(PBOX_SS_DROP_UNPROVEN, COUNTER, drop_unproven, "frames", "questions of a worker from an address that is new: it is asked to prove it") \
+	X(PBOX_SS_DROP_TYPE, COUNTER, drop_type, "frames", "not a type that workers send here") \
+	/* work done */ \
+	X(PBOX_SS_ROUNDS, COUNTER, rounds, "fragments", "fragments finished") \
+	X(PBOX_SS_FOLDS, COUNTER, folds, "fragments", "nodes of rounds summed early") \
+	X(PBOX_SS_TAKEN_BACK, COUNTER, taken_back, "frames", "contributions whose CRC was wrong when they were to be summed; their workers were asked again") \
+	X(PBOX_SS_NOT_FINITE, COUNTER, not_finite, "frames", "contributions with a NaN or an infinity that were summed") \
+	X(PBOX_SS_OVERFLOWED, COUNTER, overflowed, "fragments", "sums with an infinity or a NaN of contributions that are all finite") \
+	X(PBOX_SS_PACED, COUNTER, paced, "fragments", "complete, and finished later: the job is at its rate") \
+	X(PBOX_SS_RESTORED, COUNTER, restored, "fragments", "restored from workers or a snapshot after a restart") \
+	X(PBOX_SS_RESTORE_LOST, COUNTER, restore_lost, "fragments", "not restored: no worker could give the version that the box had") \
+	X(PBOX_SS_RX_BYTES, COUNTER, rx_bytes, "bytes", "payload of first contributions") \
+	X(PBOX_SS_TX_RESULT, COUNTER, tx_result, "frames", "results sent") \
+	X(PBOX_SS_TX_RESULT_BYTES, COUNTER, tx_result_bytes, "bytes", "payload of results sent") \
+	X(PBOX_SS_TX_WAIT, COUNTER, tx_wait, "frames", "hints that a round is not finished") \
+	X(PBOX_SS_TX_OTHER, COUNTER, tx_other, "frames", "acknowledgements, pongs and errors sent") \
+	/* levels */ \
+	X(PBOX_SS_HELD, GAUGE, held, "packets", "packets held until their round is complete") \
+	X(PBOX_SS_ROUNDS_OPEN, GAUGE, rounds_open, "fragments", "fragments with a round in progress") \
+	X(PBOX_SS_ROUNDS_PACED, GAUGE, rounds_paced, "fragments", "of these, complete, and waiting for the job's rate")
+/* clang-format on */
+enum pbox_shard_stat { PBOX_SHARD_VALUES(PBOX_STAT_SYMBOL) PBOX_SS_STATS };
 
 #define PBOX_SS_FIRST_ACCEPT PBOX_SS_RX_CONTRIBUTION
 #define PBOX_SS_FIRST_DROP   PBOX_SS_DROP_SESSION_UNKNOWN

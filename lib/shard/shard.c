@@ -9,6 +9,8 @@
 
 #include "verdict.h"
 
+const struct pbox_stat_def pbox_shard_stat_defs[PBOX_SS_STATS] = {PBOX_SHARD_VALUES(PBOX_STAT_DEF)};
+
 size_t
 pbox_shard_bytes(void)
 {

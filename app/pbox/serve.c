@@ -158,28 +158,10 @@ end_without(unsigned core)
 	_exit(EXIT_FAILURE);
 }
 
-int
-planes_create(struct box *b, struct pbox_error *err)
+static struct pbox_dp_conf
+dataplane_conf(struct box *b, const struct pbox_dp_region *region, unsigned n_regions)
 {
-	struct pbox_dp_region region[PBOX_MAX_NODES];
-	struct pbox_dp_conf dc;
-	struct pbox_control_conf cc;
-	unsigned n_regions = 0;
-	int ret = kernels(b, err);
-
-	if (ret != 0)
-		return ret;
-	if (sodium_init() < 0)
-		return pbox_fail(err, EIO, "libsodium does not start: no random numbers");
-	do
-		b->incarnation = randombytes_random();
-	while (b->incarnation == 0);
-	randombytes_buf(b->cookie_key, sizeof(b->cookie_key));
-	for (unsigned i = 0; i < b->n_nodes; i++)
-		if (b->memory[i] != NULL)
-			region[n_regions++] =
-				(struct pbox_dp_region){b->memory[i], b->memory_size[i]};
-	dc = (struct pbox_dp_conf){
+	return (struct pbox_dp_conf){
 		.port = b->port,
 		.n_ports = b->n_ports,
 		.core = b->core,
@@ -197,11 +179,12 @@ planes_create(struct box *b, struct pbox_error *err)
 		.region = region,
 		.n_regions = n_regions,
 	};
-	b->dp = pbox_dp_create(&dc, err);
-	if (b->dp == NULL)
-		return -ENOMEM;
-	host_capture(b);
-	cc = (struct pbox_control_conf){
+}
+
+static struct pbox_control_conf
+control_conf(struct box *b)
+{
+	struct pbox_control_conf cc = {
 		.dp = b->dp,
 		.port = b->port,
 		.n_ports = b->n_ports,
@@ -231,9 +214,40 @@ planes_create(struct box *b, struct pbox_error *err)
 				.compress = b->opt.snapshot_compress,
 			},
 	};
+
 	rack_conf(b, &cc);
 	pbox_options_parity(
 		b->opt.snapshot_parity, &cc.snapshot.stripe_data, &cc.snapshot.stripe_parity, NULL);
+	return cc;
+}
+
+int
+planes_create(struct box *b, struct pbox_error *err)
+{
+	struct pbox_dp_region region[PBOX_MAX_NODES];
+	struct pbox_dp_conf dc;
+	struct pbox_control_conf cc;
+	unsigned n_regions = 0;
+	int ret = kernels(b, err);
+
+	if (ret != 0)
+		return ret;
+	if (sodium_init() < 0)
+		return pbox_fail(err, EIO, "libsodium does not start: no random numbers");
+	do
+		b->incarnation = randombytes_random();
+	while (b->incarnation == 0);
+	randombytes_buf(b->cookie_key, sizeof(b->cookie_key));
+	for (unsigned i = 0; i < b->n_nodes; i++)
+		if (b->memory[i] != NULL)
+			region[n_regions++] =
+				(struct pbox_dp_region){b->memory[i], b->memory_size[i]};
+	dc = dataplane_conf(b, region, n_regions);
+	b->dp = pbox_dp_create(&dc, err);
+	if (b->dp == NULL)
+		return -ENOMEM;
+	host_capture(b);
+	cc = control_conf(b);
 	b->control = pbox_control_create(&cc, err);
 	return b->control != NULL ? 0 : -ENOMEM;
 }

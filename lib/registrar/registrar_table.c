@@ -152,16 +152,90 @@ take_page(struct pbox_job_table *jt, unsigned w, const struct pbox_declare *m,
 	return 0;
 }
 
+/* What this box, this job or this worker cannot declare. True: it is refused. */
+static bool
+bad_table(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job,
+	const struct pbox_declare *m)
+{
+	const struct pbox_member *mb = &job->member[f->hdr.worker];
+	struct pbox_error err;
+	const char *bad;
+	int code;
+
+	if (registrar_unsupported_declare(m, &err)) {
+		registrar_unsupported(r, f, err.text);
+		return true;
+	}
+	if (registrar_boxes_declare(r, job, m, &err)) {
+		registrar_refuse(r, f, PBOX_E_UNSUPPORTED, m->table, "%s", err.text);
+		return true;
+	}
+	bad = bad_declare(m, job->n_tables, mb->declared);
+	if (bad == NULL && registrar_is_planned(job) &&
+		(m->table > 0 || m->mode != PBOX_MODE_OPTIMISER || m->op == PBOX_OP_WEIGHTED_MEAN))
+		bad = "with policy reassign a job has one table, with the optimiser on the box and an op other than weighted_mean: use policy wait for others";
+	if (bad != NULL) {
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m->table, "table %u: %s", m->table, bad);
+		return true;
+	}
+	code = bad_together(r, job, m, &err);
+	if (code == 0)
+		code = bad_clock(job, m, &err);
+	if (code != 0)
+		registrar_refuse(r, f, (enum pbox_errcode)code, m->table, "%s", err.text);
+	return code != 0 || registrar_running_declare(r, f, job, m);
+}
+
+/* The table of a declaration, which its first worker makes. NULL: refused. */
+static struct pbox_job_table *
+declared_table(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job,
+	const struct pbox_declare *m)
+{
+	struct pbox_job_table *jt;
+	struct pbox_error err;
+
+	if (m->table == job->n_tables) {
+		jt = pbox_job_table_create(job, m, &err);
+		if (jt == NULL) {
+			registrar_refuse(r, f, err.code == ENOSPC ? PBOX_E_FULL : PBOX_E_NO_MEMORY,
+				m->table, "%s", err.text);
+			return NULL;
+		}
+		jt->declared_by = f->hdr.worker;
+		job->table[job->n_tables++] = jt;
+	}
+	jt = job->table[m->table];
+	PBOX_ASSERT(job->n_tables <= PBOX_MAX_TABLES && jt->fixed.table == m->table);
+	return jt;
+}
+
+/* The worker has declared all of the table. */
+static void
+declared_all(
+	struct pbox_registrar *r, struct pbox_job *job, unsigned w, const struct pbox_declare *m)
+{
+	struct pbox_member *mb = &job->member[w];
+
+	mb->declared++;
+	PBOX_ASSERT(mb->declared <= job->n_tables); /* tables are declared in order (R5.1) */
+	atomic_store_explicit(&job->fresh[w].declared, true, memory_order_relaxed);
+	if (m->table == 0) {
+		mb->holds_none = (m->flags & PBOX_DECLARE_RESTORE) == 0;
+		registrar_build_tables(r, job);
+	} else {
+		registrar_build_table(r, job, m->table);
+	}
+}
+
 static void
 take_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
 {
-	struct pbox_member *mb = &job->member[f->hdr.worker];
+	const struct pbox_member *mb = &job->member[f->hdr.worker];
 	struct pbox_declared a;
 	struct pbox_declare m;
 	struct pbox_cursor cur;
 	struct pbox_job_table *jt;
 	struct pbox_error err;
-	const char *bad;
 	int code;
 
 	if (pbox_declare_decode(f->payload, f->hdr.length, &m, &cur) < 0) {
@@ -169,43 +243,11 @@ take_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_j
 		return;
 	}
 	count_control(r, PBOX_RS_RX_DECLARE);
-	if (registrar_unsupported_declare(&m, &err)) {
-		registrar_unsupported(r, f, err.text);
+	if (bad_table(r, f, job, &m))
 		return;
-	}
-	if (registrar_boxes_declare(r, job, &m, &err)) {
-		registrar_refuse(r, f, PBOX_E_UNSUPPORTED, m.table, "%s", err.text);
+	jt = declared_table(r, f, job, &m);
+	if (jt == NULL)
 		return;
-	}
-	bad = bad_declare(&m, job->n_tables, mb->declared);
-	if (bad == NULL && registrar_is_planned(job) &&
-		(m.table > 0 || m.mode != PBOX_MODE_OPTIMISER || m.op == PBOX_OP_WEIGHTED_MEAN))
-		bad = "with policy reassign a job has one table, with the optimiser on the box and an op other than weighted_mean: use policy wait for others";
-	if (bad != NULL) {
-		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m.table, "table %u: %s", m.table, bad);
-		return;
-	}
-	code = bad_together(r, job, &m, &err);
-	if (code == 0)
-		code = bad_clock(job, &m, &err);
-	if (code != 0) {
-		registrar_refuse(r, f, (enum pbox_errcode)code, m.table, "%s", err.text);
-		return;
-	}
-	if (registrar_running_declare(r, f, job, &m))
-		return;
-	if (m.table == job->n_tables) {
-		jt = pbox_job_table_create(job, &m, &err);
-		if (jt == NULL) {
-			registrar_refuse(r, f, err.code == ENOSPC ? PBOX_E_FULL : PBOX_E_NO_MEMORY,
-				m.table, "%s", err.text);
-			return;
-		}
-		jt->declared_by = f->hdr.worker;
-		job->table[job->n_tables++] = jt;
-	}
-	jt = job->table[m.table];
-	PBOX_ASSERT(job->n_tables <= PBOX_MAX_TABLES && jt->fixed.table == m.table);
 	if (registrar_restore_page(jt, f->hdr.worker,
 		    mb->declared <= m.table && (jt->built || jt->n_has[f->hdr.worker] == 0),
 		    m.flags, &err) < 0) {
@@ -228,19 +270,8 @@ take_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_j
 		registrar_refuse(r, f, (enum pbox_errcode)code, m.table, "%s", err.text);
 		return;
 	}
-	if (mb->declared == m.table && jt->n_has[f->hdr.worker] == m.tensors) {
-		mb->declared++;
-		PBOX_ASSERT(
-			mb->declared <= job->n_tables); /* tables are declared in order (R5.1) */
-		atomic_store_explicit(
-			&job->fresh[f->hdr.worker].declared, true, memory_order_relaxed);
-		if (m.table == 0) {
-			mb->holds_none = (m.flags & PBOX_DECLARE_RESTORE) == 0;
-			registrar_build_tables(r, job);
-		} else {
-			registrar_build_table(r, job, m.table);
-		}
-	}
+	if (mb->declared == m.table && jt->n_has[f->hdr.worker] == m.tensors)
+		declared_all(r, job, f->hdr.worker, &m);
 	a = (struct pbox_declared){.table = m.table, .first = m.first, .count = m.count};
 	registrar_reply(
 		r, f, PBOX_DECLARED, pbox_declared_encode(r->scratch, sizeof(r->scratch), &a));

@@ -570,6 +570,77 @@ def _spec(number: int, given: TensorLike) -> Tensor:
                   _checks.whole(given.group, what + "its group", _lib.ALL_GROUPS - 1))
 
 
+def _counts(workers: int, worker: Optional[int], slots: Optional[int]) -> Tuple[int, Optional[int], Optional[int]]:
+    """How many workers and slots, and which worker: checked."""
+    workers = _checks.whole(workers, "workers", _lib.MAX_WORKERS, 1)
+    if worker is not None:
+        worker = _checks.whole(worker, "worker", _checks.INT, -_checks.INT)
+        if not 0 <= worker < workers:
+            raise PBoxInvalid(f"worker {worker} of {workers}: needed is 0 to {workers - 1}")
+    if slots is not None:
+        slots = _checks.whole(slots, "slots", _checks.U32, -_checks.U32)
+        if not workers <= slots <= _lib.MAX_SLOTS:
+            raise PBoxInvalid(f"slots is {slots}: needed is {workers} (one for each worker, at least) to {_lib.MAX_SLOTS}")
+    return workers, worker, slots
+
+
+def _authenticates(auth: Optional[str]) -> bool:
+    said = "auth"
+    if auth is None:
+        said, auth = "PBOX_AUTH of the environment", os.environ.get("PBOX_AUTH", "")
+    if auth not in ("", "require"):
+        raise PBoxInvalid(f"{said} is {auth!r}: set it to 'require', or to '' for what the job says")
+    return auth == "require"
+
+
+def _transport_of(transport: Optional[str], args: Optional[str]) -> Tuple[str, Optional[str]]:
+    if transport is None:
+        transport, args = os.environ.get("PBOX_TRANSPORT", ""), os.environ.get("PBOX_TRANSPORT_ARGS", "")
+    if transport == "dpdk" and _lib.of_wheel():
+        raise PBoxInvalid(
+            "transport is 'dpdk', which no wheel has. Install the Debian packages libpbox-client1 and libpbox-client-dpdk1 of the same "
+            f"release (usertools/mkdeb makes them), and set PBOX_CLIENT_LIB={_lib.SONAME}; or leave transport empty for kernel sockets")
+    return transport, args
+
+
+def _progress_threads(threads: Union[int, str, None]) -> int:
+    if threads is None:
+        said = os.environ.get("PBOX_THREADS", "") or "auto"
+        if said != "auto" and not said.isdecimal():
+            raise PBoxInvalid(f"PBOX_THREADS of the environment is {said!r}: set it to a number of threads, or to auto for as many "
+                              "as this process has CPUs")
+        threads = said if said == "auto" else int(said)
+    return 0 if threads == "auto" else _checks.whole(threads, "threads", _checks.U32)
+
+
+def _join(conf: Any) -> Tuple[int, Any, ct.c_void_p]:
+    """pbox_client_open, which Ctrl-C interrupts."""
+    lib = _lib.get()
+    opened: List[ct.c_void_p] = []
+    abandoned = threading.Event()
+    lock = threading.Lock()
+
+    def call() -> Tuple[int, Any, ct.c_void_p]:
+        p, err = ct.c_void_p(), _lib.Error()
+        code = lib.pbox_client_open(ct.byref(p), ct.byref(conf), ct.byref(err))
+        with lock:
+            if code == 0 and abandoned.is_set():  # Ctrl-C while joining: leave again
+                lib.pbox_client_close(p)
+            elif code == 0:
+                opened.append(p)
+        return code, err, p
+
+    try:
+        result: Tuple[int, Any, ct.c_void_p] = _interruptible(call)
+        return result
+    except BaseException:
+        with lock:
+            abandoned.set()
+            for p in opened:
+                lib.pbox_client_close(p)
+        raise
+
+
 class Client:
     """One worker of one job. A context manager; close() leaves the job.
 
@@ -626,27 +697,13 @@ class Client:
         for name, text in (("box", box), ("job", job)):
             if not isinstance(text, str) or not text:
                 raise PBoxInvalid(f"{name} is {text!r}: needed is a non-empty string")
-        workers = _checks.whole(workers, "workers", _lib.MAX_WORKERS, 1)
-        if worker is not None:
-            worker = _checks.whole(worker, "worker", _checks.INT, -_checks.INT)
-            if not 0 <= worker < workers:
-                raise PBoxInvalid(f"worker {worker} of {workers}: needed is 0 to {workers - 1}")
-        if slots is not None:
-            slots = _checks.whole(slots, "slots", _checks.U32, -_checks.U32)
-            if not workers <= slots <= _lib.MAX_SLOTS:
-                raise PBoxInvalid(f"slots is {slots}: needed is {workers} (one for each worker, at least) to "
-                                  f"{_lib.MAX_SLOTS}")
+        workers, worker, slots = _counts(workers, worker, slots)
         policies = _numbers("policy")
         if policy not in policies:
             raise PBoxInvalid(f"policy is {policy!r}: {' and '.join(map(repr, policies))} are taken")
-        said = "auth"
-        if auth is None:
-            said, auth = "PBOX_AUTH of the environment", os.environ.get("PBOX_AUTH", "")
-        if auth not in ("", "require"):
-            raise PBoxInvalid(f"{said} is {auth!r}: set it to 'require', or to '' for what the job says")
-        lib = _lib.get()
+        authenticates = _authenticates(auth)
         conf = _lib.conf()
-        conf.auth = int(auth == "require")
+        conf.auth = int(authenticates)
         conf.box, conf.job = _checks.text(box, "box"), _checks.text(job, "job")
         conf.secret = _checks.text(secret or "", "secret")
         conf.bind = _checks.text(bind, "bind") if bind else None
@@ -662,14 +719,8 @@ class Client:
             conf.gso = int(gso)
         conf.spin_us = round(_checks.real(spin, "spin, in seconds,", 0, 2000) * 1e6)
         conf.min_rto_us = round(_checks.real(min_rto, "min_rto, in seconds,", 0, 4000) * 1e6)
-        if transport is None:
-            transport = os.environ.get("PBOX_TRANSPORT", "")
-            transport_args = os.environ.get("PBOX_TRANSPORT_ARGS", "")
+        transport, transport_args = _transport_of(transport, transport_args)
         self._any_memory = transport in ("", "udp")
-        if transport == "dpdk" and _lib.of_wheel():
-            raise PBoxInvalid(
-                "transport is 'dpdk', which no wheel has. Install the Debian packages libpbox-client1 and libpbox-client-dpdk1 of the same "
-                f"release (usertools/mkdeb makes them), and set PBOX_CLIENT_LIB={_lib.SONAME}; or leave transport empty for kernel sockets")
         conf.keep_copies = int(keep_copies)
         conf.transport = _checks.text(transport, "transport") if transport else None
         conf.transport_args = _checks.text(transport_args, "transport_args") if transport_args else None
@@ -677,37 +728,10 @@ class Client:
         conf.run = _checks.text(self.run, "run") or None
         conf.slots = slots or 0
         conf.least = 0 if least is None else _checks.whole(least, "least", workers, 1)
-        if threads is None:
-            said = os.environ.get("PBOX_THREADS", "") or "auto"
-            if said != "auto" and not said.isdecimal():
-                raise PBoxInvalid(f"PBOX_THREADS of the environment is {said!r}: set it to a number of threads, or to auto for as many "
-                                  "as this process has CPUs")
-            threads = said if said == "auto" else int(said)
-        conf.threads = 0 if threads == "auto" else _checks.whole(threads, "threads", _checks.U32)
-        opened: List[ct.c_void_p] = []
-        abandoned = threading.Event()
-        lock = threading.Lock()
-
-        def call() -> Tuple[int, Any, ct.c_void_p]:
-            p, err = ct.c_void_p(), _lib.Error()
-            code = lib.pbox_client_open(ct.byref(p), ct.byref(conf), ct.byref(err))
-            with lock:
-                if code == 0 and abandoned.is_set():  # Ctrl-C while joining: leave again
-                    lib.pbox_client_close(p)
-                elif code == 0:
-                    opened.append(p)
-            return code, err, p
-
-        try:
-            code, err, p = _interruptible(call)
-        except BaseException:
-            with lock:
-                abandoned.set()
-                for p in opened:
-                    lib.pbox_client_close(p)
-            raise
+        conf.threads = _progress_threads(threads)
+        code, err, p = _join(conf)
         self._check(code, err)
-        self._p = p
+        self._p, lib = p, _lib.get()
         self.worker = int(lib.pbox_client_worker(p))
         self.workers = int(lib.pbox_client_workers(p))
         self.slots = int(lib.pbox_client_slots(p))

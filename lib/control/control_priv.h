@@ -39,8 +39,7 @@ struct watch {
 	uint64_t at, line_at;
 	uint64_t loops[PBOX_PORT_CORES];
 	uint64_t rx, rx_bytes, tx_bytes, rounds, drops; /* at the last line */
-	uint64_t drops_seen;
-	uint64_t datagrams, partial; /* when checksums were last judged */
+	uint64_t datagrams, partial;                    /* when checksums were last judged */
 	bool stuck[PBOX_PORT_CORES], reported_partial, reported_truncated, reported_copied,
 		reported_handoff;
 };

@@ -383,7 +383,6 @@ struct pbox_client_rx {
 	uint32_t len;
 	uint8_t ecn; /**< the two bits of the IP header; 3: congestion experienced */
 	struct sockaddr_in from;
-	uint64_t time_ns; /**< CLOCK_MONOTONIC of the arrival; 0: not known */
 };
 
 #ifdef __cplusplus

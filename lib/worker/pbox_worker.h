@@ -102,8 +102,6 @@ void pbox_worker_rx(
  * @return when to call again at the latest, ns; 0: at once
  */
 uint64_t pbox_worker_tick(struct pbox_worker *w, uint64_t now, uint64_t drained);
-/** After answers have come: for how long others may gather, ns (0: see them at once). */
-uint64_t pbox_worker_gather(const struct pbox_worker *w);
 /** All operations and requests end with PBOX_C_CLOSED. Only requests of type LEAVE are sent after it. */
 void pbox_worker_shut(struct pbox_worker *w);
 
@@ -134,9 +132,10 @@ bool pbox_worker_lane_rx(struct pbox_worker *w, unsigned lane, const struct pbox
 	unsigned n, uint64_t now);
 /** These are handled, with all locks, while the datagrams are still there. */
 void pbox_worker_lane_rest(struct pbox_worker *w, unsigned lane, uint64_t now);
-/** As pbox_worker_tick and _gather, of data of the lane; of lane 0 also requests and keep-alive. */
+/** As pbox_worker_tick, of data of the lane; of lane 0 also requests and keep-alive. */
 uint64_t pbox_worker_lane_tick(
 	struct pbox_worker *w, unsigned lane, uint64_t now, uint64_t drained);
+/** After answers of the lane have come: for how long others may gather, ns (0: see them at once). */
 uint64_t pbox_worker_lane_gather(const struct pbox_worker *w, unsigned lane);
 /** Has some operation ended since the last pbox_worker_finished? Any thread. */
 bool pbox_worker_ended(const struct pbox_worker *w);

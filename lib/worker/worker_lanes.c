@@ -158,8 +158,8 @@ pbox_worker_lane_tick(struct pbox_worker *w, unsigned lane, uint64_t now, uint64
 	return due;
 }
 
-static uint64_t
-worker_patience(const struct pbox_worker *w, const struct lane *l)
+uint64_t
+pbox_worker_lane_gather(const struct pbox_worker *w, unsigned lane)
 {
 	uint64_t least = UINT64_MAX;
 
@@ -170,25 +170,13 @@ worker_patience(const struct pbox_worker *w, const struct lane *l)
 			const struct ep *ep = &w->box[b]->ep[i];
 			uint64_t t;
 
-			if (l != NULL && ep->lane != l)
+			if (ep->lane != w->lane[lane])
 				continue;
 			t = window_gather(&ep->win, ep->in_flight - ep->waiting);
 			if (ep->in_flight > ep->waiting && t < least)
 				least = t;
 		}
 	return least != UINT64_MAX ? least : 0;
-}
-
-uint64_t
-pbox_worker_gather(const struct pbox_worker *w)
-{
-	return worker_patience(w, NULL);
-}
-
-uint64_t
-pbox_worker_lane_gather(const struct pbox_worker *w, unsigned lane)
-{
-	return worker_patience(w, w->lane[lane]);
 }
 
 /** Any thread. */

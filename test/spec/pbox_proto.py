@@ -54,7 +54,6 @@ FORMATS = {"fp32": 1, "bf16": 2, "fp16": 3}
 BLOCK_FORMATS = {"int8": 16, "mxfp4": 20}  # R13.5; pbox_block.py has the codec
 BLOCK_ARG = {16: 7, 20: 5}  # fmt_arg
 FORMAT_NAMES = {number: name for name, number in FORMATS.items()}
-LATER_FORMATS = {"int4": 17, "int2": 18, "mxfp8": 19}
 FORMAT_SIZE = {1: 4, 2: 2, 3: 2}
 DECLARE_RESTORE = 0x1
 DECLARE_CONTINUE = 0x2

@@ -9,7 +9,6 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PUSHPULL, PUSH, PULL, INIT, WAIT, CANCEL, RESTART_BOX, DECLARE, SET, ASK, YIELD, QUESTION, SLOT, STOP = range(14)
 ALL = 62 << 2  # tensors of table 0
 ACTS = 23
-RESTART = 11
 TWO = 4
 AUTH = 128
 # flags of the job: by plan; and workers come later

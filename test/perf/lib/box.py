@@ -25,7 +25,6 @@ WORKER_VDEVS = {
     "packet": "net_packet0,iface=eth0",
     "vhost": "net_virtio_user0,path={dir}/vhost{i},queues=1,packed_vq=1,in_order=1,queue_size=1024",
 }
-LINKED = ("net_chaos", "net_packet")  # into the daemon
 XDP_MTU = 3400  # veth lets no larger frames pass to AF_XDP
 
 

@@ -73,8 +73,6 @@ work_begin(struct pbox_registrar *r, struct pbox_job *job)
 	bool here[PBOX_WORK_MAX_WORKERS];
 	const struct pbox_work_conf conf = {.workers = job->workers,
 		.slots = job->slots,
-		.micro_min = 1,
-		.micro_max = 1,
 		.everyone = true,
 		.here = here,
 		.nodes_most = job->nodes};

@@ -269,8 +269,7 @@ explain(struct pbox_work *work, const struct work_weighed *g, struct pbox_work_r
 	why->before = work->count[w];
 	why->after = (uint16_t)next_slots(work, w);
 	why->gain = g->measured && g->now > 0 ? 1 - g->next / g->now : 0;
-	why->micro_before = work->plan[work->current].pub.micro;
-	why->micro = work->worker[w].micro;
+	why->fits = !work->worker[w].no_memory;
 	if (why->cause != PBOX_WORK_SPEED || is_other(slots))
 		return;
 	traffic = ratio_to_others(work, w, false);
@@ -285,14 +284,12 @@ explain(struct pbox_work *work, const struct work_weighed *g, struct pbox_work_r
 }
 
 static void
-write_plan(
-	struct pbox_work *work, const struct work_weighed *g, uint32_t from_round, uint32_t micro)
+write_plan(struct pbox_work *work, const struct work_weighed *g, uint32_t from_round)
 {
 	struct work_plan *p = &work->plan[!work->current];
 
 	p->pub.number = ++work->numbered;
 	p->pub.from_round = from_round;
-	p->pub.micro = micro;
 	p->pub.seconds = g->measured ? g->next : 0;
 	for (unsigned i = 0; i < work->conf.workers; i++) {
 		unsigned first = work->first[i], end = work->first[i + 1];
@@ -319,8 +316,8 @@ fail_without_memory(const struct pbox_work *work, struct pbox_error *err)
 	if (members == 0)
 		return pbox_fail(err, ENOMEM, "no worker is there to do the slots: start one");
 	return pbox_fail(err, ENOMEM,
-		"none of %u workers has memory for a micro-batch of %u samples: free some, or let micro-batches be smaller",
-		members, work->conf.micro_min);
+		"none of %u workers has memory for a micro-batch: free some, or let micro-batches be smaller",
+		members);
 }
 
 /* The most that is done in one step. */
@@ -331,8 +328,7 @@ step_most(const struct pbox_work *work)
 }
 
 static int
-end_decision(
-	struct pbox_work *work, uint32_t from_round, uint32_t micro, struct pbox_work_reason *why)
+end_decision(struct pbox_work *work, uint32_t from_round, struct pbox_work_reason *why)
 {
 	const struct work_weighed *g = &work->decision.weighed;
 
@@ -345,7 +341,7 @@ end_decision(
 	work->steps += (2 * MEDIAN_STEPS + NODES_STEPS) * work->conf.workers + work->conf.slots;
 	work_count_owned(work, work->plan[work->current].owner);
 	explain(work, g, why);
-	write_plan(work, g, from_round, micro);
+	write_plan(work, g, from_round);
 	return 1;
 }
 
@@ -354,12 +350,14 @@ pbox_work_decide(struct pbox_work *work, uint32_t from_round, double at,
 	struct pbox_work_reason *why, struct pbox_error *err)
 {
 	struct work_decision *d = &work->decision;
-	uint32_t micro = work_common_micro(work);
+	bool able = false;
 
 	work->steps = work->conf.workers;
 	if (work->pending)
 		return 0;
-	if (micro == 0) {
+	for (unsigned i = 0; i < work->conf.workers; i++)
+		able |= work_is_able(&work->worker[i]);
+	if (!able) {
 		d->phase = WORK_NOT_DECIDING;
 		return fail_without_memory(work, err);
 	}
@@ -373,7 +371,7 @@ pbox_work_decide(struct pbox_work *work, uint32_t from_round, double at,
 	/* the plan is written in a piece of its own if there is much */
 	if (work->steps + 3 * step_most(work) > PBOX_WORK_PIECE && work->steps > work->conf.workers)
 		return PBOX_WORK_GOES_ON;
-	return end_decision(work, from_round, micro, why);
+	return end_decision(work, from_round, why);
 }
 
 unsigned

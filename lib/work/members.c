@@ -212,8 +212,8 @@ pbox_work_join(struct pbox_work *work, unsigned worker, const struct pbox_work_m
 	}
 	w->member = true;
 	w->fresh = false;
-	w->reported = w->micro_known = w->probe = w->done = w->changed = false;
-	w->idle = w->quiet = 0;
+	w->reported = w->no_memory = w->probe = w->done = w->changed = false;
+	w->idle = w->quiet = w->quiet_enough = 0;
 	w->since = work->round;
 	work_force(work, PBOX_WORK_JOINED, worker);
 	return reassign(work, PBOX_WORK_NOBODY, 0, moves);

@@ -14,7 +14,7 @@
  * valid until the next call of the function that is named with them. Broken preconditions (a worker's number, a range) are
  * assertions; what workers report is input and gets errors.
  *
- * Units: seconds as double; slots and nodes as counts; memory as the samples of a micro-batch.
+ * Units: seconds as double; slots and nodes as counts.
  *
  * The order of a round: pbox_work_round(); pbox_work_begun(), pbox_work_task(), pbox_work_gone() and pbox_work_join() while it
  * runs; pbox_work_report() of each worker; pbox_work_decide(), at any time, once a round at least.
@@ -48,11 +48,10 @@ struct pbox_work_cost {
 struct pbox_work;
 
 struct pbox_work_conf {
-	unsigned workers;              /**< 1 to PBOX_WORK_MAX_WORKERS */
-	unsigned slots;                /**< workers to PBOX_MAX_SLOTS */
-	unsigned micro_min, micro_max; /**< samples of a micro-batch: powers of two */
-	bool everyone;                 /**< each member that can has a slot at least, by plan */
-	unsigned nodes_most;           /**< nodes of all ranges of a plan together; 0: no limit */
+	unsigned workers;    /**< 1 to PBOX_WORK_MAX_WORKERS */
+	unsigned slots;      /**< workers to PBOX_MAX_SLOTS */
+	bool everyone;       /**< each member that can has a slot at least, by plan */
+	unsigned nodes_most; /**< nodes of all ranges of a plan together; 0: no limit */
 	const bool *
 		here; /**< by worker: who is a member at the start, one at least; NULL: all. Read by create alone */
 };
@@ -64,7 +63,6 @@ void pbox_work_destroy(struct pbox_work *work);
 struct pbox_work_plan {
 	uint32_t number;     /**< 0: the shares at the start */
 	uint32_t from_round; /**< of the first round that it is for */
-	uint32_t micro;      /**< samples of a micro-batch: what every worker with slots can hold */
 	double seconds;      /**< predicted; 0: nothing is known */
 	const double *
 		finish; /**< predicted seconds of each worker; 0: it has no slots, or nothing is known */
@@ -92,7 +90,7 @@ struct pbox_work_report {
 	uint32_t round;
 	uint32_t slots;    /**< that it computed in this round; 0: `compute` and `up` say nothing */
 	uint32_t payloads; /**< nodes that it sent */
-	uint32_t fits;     /**< samples of a micro-batch that its memory holds; 0: none */
+	bool fits;         /**< its memory holds a slot's micro-batch */
 	double compute;    /**< seconds for all these slots */
 	double fixed;      /**< seconds of the round before them */
 	double up;         /**< seconds to send all these payloads */
@@ -104,15 +102,15 @@ struct pbox_work_report {
  * Of each figure the room keeps the median of the last 5 samples, and the mean of these medians with weight 1 / n, 1 / 32 at least
  * (EWMA). Its noise is the mean absolute deviation. If the median is farther from the mean than 5 standard errors (and 10 %), the
  * worker has changed: the mean begins again at the median. So one or two bad rounds of five change nothing.
- * Memory: the largest power of two that fits, at once if that is less; twice as much after 5 rounds in which more would fit (10, 20 and so on
- * up to 160 if it has grown and shrunk again within 64).
+ * Memory: a slot does not fit at once, and fits again after 5 rounds in which it would (10, 20 and so on up to 160 if it has fitted again, and
+ * no more, within 64).
  *
  * @return 0, or -EINVAL with the worker and the figure in @p err, and then nothing has changed
  */
 int pbox_work_report(struct pbox_work *work, unsigned worker, const struct pbox_work_report *report,
 	struct pbox_error *err);
 /** Learn only what its memory holds, from a worker that has computed nothing: as by a report of that round. */
-void pbox_work_fits(struct pbox_work *work, unsigned worker, uint32_t round, uint32_t fits);
+void pbox_work_fits(struct pbox_work *work, unsigned worker, uint32_t round, bool fits);
 /** The worker has begun its slots first to end - 1 of the round in progress; any subset, repeated or late: those that are not its own
  * (any more) do not count. */
 void pbox_work_begun(
@@ -125,7 +123,6 @@ struct pbox_work_view {
 	uint32_t since; /**< the round in which its speed changed last */
 	unsigned slots; /**< in the round in progress */
 	unsigned begun; /**< of these */
-	uint32_t micro; /**< samples that fit */
 };
 void pbox_work_view(const struct pbox_work *work, unsigned worker, struct pbox_work_view *view);
 
@@ -135,7 +132,7 @@ enum pbox_work_cause {
 	PBOX_WORK_SPEED,    /**< ratio: its seconds a slot over the others' median */
 	PBOX_WORK_TRAFFIC,  /**< ratio: its seconds beside slots over the others' median */
 	PBOX_WORK_PAYLOADS, /**< the same work in fewer nodes: before, after */
-	PBOX_WORK_MEMORY,   /**< micro_before, micro */
+	PBOX_WORK_MEMORY,   /**< fits */
 	PBOX_WORK_JOINED,
 	PBOX_WORK_GONE,
 	PBOX_WORK_STOLEN, /**< it would end last: before - after of its slots go to `to` */
@@ -148,7 +145,7 @@ struct pbox_work_reason {
 	uint16_t worker, to;
 	uint16_t before, after; /**< slots of `worker` */
 	uint32_t since;         /**< the round from which on it is so */
-	uint32_t micro_before, micro;
+	bool fits;
 	double ratio;
 	double gain; /**< predicted: 1 - new / old seconds of a round */
 };

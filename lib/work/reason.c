@@ -11,13 +11,8 @@
 static void
 memory_text(const struct pbox_work_reason *r, char *text, size_t n)
 {
-	if (r->micro == 0)
-		snprintf(text, n, "worker %u has no memory for a micro-batch: %u -> %u slots",
-			r->worker, r->before, r->after);
-	else
-		snprintf(text, n,
-			"worker %u has memory for micro-batches of %u samples (%u before): %u -> %u slots",
-			r->worker, r->micro, r->micro_before, r->before, r->after);
+	snprintf(text, n, "worker %u has %s for a micro-batch: %u -> %u slots", r->worker,
+		r->fits ? "memory" : "no memory", r->before, r->after);
 }
 
 void

@@ -11,7 +11,7 @@
 
 /* ten days: no round takes that long, and sums of these stay exact enough */
 #define SECONDS_MAX 1e6
-/* rounds in which more would fit before it grows; after a growth that was soon taken back, twice as many */
+/* rounds in which a slot would fit before it does; after one that was soon taken back, twice as many */
 #define QUIET_ROUNDS 5
 #define QUIET_MOST   160
 #define QUIET_SOON   64
@@ -71,51 +71,27 @@ learn_times(struct work_worker *w, const struct pbox_work_report *r)
 	w->changed |= work_estimate_add(&f[WORK_DOWN], r->down);
 }
 
-/* The largest micro-batch that the configuration has and that fits; 0: none. */
-static uint32_t
-micro_that_fits(const struct pbox_work_conf *c, uint32_t fits)
-{
-	uint32_t micro = c->micro_max;
-
-	while (micro > fits && micro > c->micro_min)
-		micro /= 2;
-	return micro <= fits ? micro : 0;
-}
-
-/* A shrink soon after a growth: the next growth waits for twice as long. */
 static void
-shrink(struct work_worker *w, uint32_t round, uint32_t micro)
-{
-	bool soon = w->quiet_enough > 0 && round - w->grown < QUIET_SOON;
-
-	if (w->quiet_enough == 0)
-		w->grown = round - QUIET_SOON;
-	w->quiet_enough = soon ? 2 * w->quiet_enough : QUIET_ROUNDS;
-	if (w->quiet_enough > QUIET_MOST)
-		w->quiet_enough = QUIET_MOST;
-	w->micro = micro;
-}
-
-static void
-learn_memory(struct pbox_work *work, unsigned worker, uint32_t round, uint32_t fits)
+learn_memory(struct pbox_work *work, unsigned worker, uint32_t round, bool fits)
 {
 	struct work_worker *w = &work->worker[worker];
-	uint32_t micro = micro_that_fits(&work->conf, fits), common;
-	uint32_t before = w->micro_known ? w->micro : UINT32_MAX;
+	bool had_none = w->no_memory;
 
-	w->quiet = w->micro_known && micro > w->micro ? w->quiet + 1 : 0;
-	if (!w->micro_known || micro < w->micro)
-		shrink(w, round, micro);
-	else if (w->quiet >= w->quiet_enough && micro > w->micro) {
-		w->micro = w->micro > 0 ? 2 * w->micro : work->conf.micro_min;
+	w->quiet = had_none && fits ? w->quiet + 1 : 0;
+	if (!had_none && !fits) {
+		/* soon after it has fitted again: the next time it waits for twice as long */
+		bool soon = w->quiet_enough > 0 && round - w->grown < QUIET_SOON;
+
+		w->quiet_enough = soon ? 2 * w->quiet_enough : QUIET_ROUNDS;
+		if (w->quiet_enough > QUIET_MOST)
+			w->quiet_enough = QUIET_MOST;
+		w->no_memory = true;
+	} else if (had_none && w->quiet >= w->quiet_enough) {
+		w->no_memory = false;
 		w->grown = round;
 		w->quiet = 0;
 	}
-	w->micro_known = true;
-	if (w->micro == before)
-		return;
-	common = work_common_micro(work);
-	if (w->micro == 0 || before == 0 || (common != 0 && common != work_newest(work)->pub.micro))
+	if (w->no_memory != had_none)
 		work_force(work, PBOX_WORK_MEMORY, worker);
 }
 
@@ -143,7 +119,7 @@ pbox_work_report(struct pbox_work *work, unsigned worker, const struct pbox_work
 }
 
 void
-pbox_work_fits(struct pbox_work *work, unsigned worker, uint32_t round, uint32_t fits)
+pbox_work_fits(struct pbox_work *work, unsigned worker, uint32_t round, bool fits)
 {
 	PBOX_ASSERT(worker < work->conf.workers);
 	if (work->worker[worker].member)

@@ -23,12 +23,6 @@ check_conf(const struct pbox_work_conf *c, struct pbox_error *err)
 		return pbox_fail(err, EINVAL,
 			"%u slots for %u workers: give as many as workers, and %u at most",
 			c->slots, c->workers, PBOX_MAX_SLOTS);
-	if (c->micro_min < 1 || c->micro_max < c->micro_min ||
-		(c->micro_min & (c->micro_min - 1)) != 0 ||
-		(c->micro_max & (c->micro_max - 1)) != 0)
-		return pbox_fail(err, EINVAL,
-			"micro-batches of %u to %u samples: give two powers of two, the smaller one first",
-			c->micro_min, c->micro_max);
 	return 0;
 }
 
@@ -100,7 +94,6 @@ pbox_work_create(const struct pbox_work_conf *conf, struct pbox_error *err)
 	}
 	share_first(w);
 	w->conf.here = NULL;
-	w->plan[0].pub.micro = conf->micro_max;
 	pbox_work_round(w, 0);
 	return w;
 }
@@ -292,21 +285,6 @@ work_cost_of(const struct pbox_work *work, unsigned worker, struct pbox_work_cos
 	cost->least = (w->probe || work->conf.everyone) && cost->most > 0;
 }
 
-uint32_t
-work_common_micro(const struct pbox_work *work)
-{
-	uint32_t micro = 0;
-
-	for (unsigned i = 0; i < work->conf.workers; i++) {
-		const struct work_worker *w = &work->worker[i];
-		uint32_t fits = w->micro_known ? w->micro : work->conf.micro_max;
-
-		if (work_is_able(w) && (micro == 0 || fits < micro))
-			micro = fits;
-	}
-	return micro;
-}
-
 void
 pbox_work_view(const struct pbox_work *work, unsigned worker, struct pbox_work_view *view)
 {
@@ -316,11 +294,10 @@ pbox_work_view(const struct pbox_work *work, unsigned worker, struct pbox_work_v
 	memset(view, 0, sizeof(*view));
 	view->member = w->member;
 	view->fresh = w->fresh;
-	view->fits_none = w->micro_known && w->micro == 0;
+	view->fits_none = w->no_memory;
 	work_cost_of(work, worker, &view->cost);
 	view->noise = w->figure[WORK_SLOT].noise;
 	view->since = w->since;
 	view->slots = w->slots;
 	view->begun = w->begun;
-	view->micro = w->micro_known ? w->micro : 0;
 }

@@ -170,12 +170,11 @@ struct work_worker {
 	struct work_estimate figure[WORK_FIGURES];
 	uint32_t since;      /* round of the first sample of its speed */
 	uint32_t last_round; /* that it reported */
-	uint32_t micro;      /* samples that fit; 0: none */
 	uint16_t quiet,
-		quiet_enough; /* rounds in which more would have fitted; how many are enough */
-	uint32_t grown;       /* round in which micro grew last */
+		quiet_enough; /* rounds in which a slot would have fitted; how many are enough */
+	uint32_t grown;       /* round in which it did again */
 	uint16_t idle, probe_after; /* rounds without slots; how many are enough */
-	bool member, reported, micro_known, probe;
+	bool member, reported, no_memory, probe;
 	bool fresh;   /* it has not the model of the round in progress yet */
 	bool changed; /* since the last plan; weighed: before the decision under way began */
 	bool weighed;
@@ -223,14 +222,12 @@ struct pbox_work {
 static inline bool
 work_is_able(const struct work_worker *w)
 {
-	return w->member && !(w->micro_known && w->micro == 0);
+	return w->member && !w->no_memory;
 }
 
 #define WORK_SLOT_LEAST 1e-9 /* seconds */
 /* estimates as costs; `most` is 0 for who gets none */
 void work_cost_of(const struct pbox_work *work, unsigned worker, struct pbox_work_cost *cost);
-/* of the members that can do something */
-uint32_t work_common_micro(const struct pbox_work *work);
 /* the newest: the one that waits, or the one in force */
 struct work_plan *work_newest(struct pbox_work *work);
 /* slots and nodes of each worker, into count and nodes */

@@ -25,8 +25,7 @@ struct sim_worker {
 void
 sim_begin(struct sim *s, const struct sim_conf *conf, double slot, double up, double down)
 {
-	struct pbox_work_conf c = {
-		.workers = conf->workers, .slots = conf->slots, .micro_min = 1, .micro_max = 64};
+	struct pbox_work_conf c = {.workers = conf->workers, .slots = conf->slots};
 	struct pbox_error err;
 
 	memset(s, 0, sizeof(*s));
@@ -38,7 +37,7 @@ sim_begin(struct sim *s, const struct sim_conf *conf, double slot, double up, do
 		s->cost[i] = (struct pbox_work_cost){
 			.slot = slot, .up = up, .down = down, .most = (uint16_t)conf->slots};
 		s->member[i] = true;
-		s->fits[i] = 64;
+		s->fits[i] = true;
 	}
 }
 
@@ -63,7 +62,7 @@ draw_factors(struct sim *s)
 		s->factor[i] = lognormal(&s->random, s->conf.jitter);
 		if (pbox_random_unit(&s->random) < s->conf.spike)
 			s->factor[i] *= 3 + 7 * pbox_random_unit(&s->random);
-		if (pbox_work_plan(s->work)->micro > s->fits[i])
+		if (!s->fits[i])
 			s->factor[i] *= 4;
 	}
 }

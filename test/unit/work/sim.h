@@ -32,7 +32,7 @@ struct sim {
 	struct pbox_work *work;
 	struct pbox_random random;
 	struct pbox_work_cost cost[SIM_WORKERS]; /* the truth */
-	uint32_t fits[SIM_WORKERS]; /* micro-batches; a larger one makes a slot 4 times as long */
+	bool fits[SIM_WORKERS]; /* a micro-batch; else a slot takes 4 times as long */
 	bool member[SIM_WORKERS];
 	uint32_t round;
 	/* of the last round */

@@ -56,7 +56,7 @@ report_all(struct pbox_work *w, unsigned kind, uint32_t round, struct pbox_rando
 		struct pbox_work_report m = {.round = round,
 			.slots = 1,
 			.payloads = 1,
-			.fits = 1,
+			.fits = true,
 			.compute = s.compute,
 			.fixed = s.fixed,
 			.up = s.up,
@@ -80,12 +80,8 @@ is_whole(const struct pbox_work_plan *p, unsigned slots)
 static void
 decide(unsigned kind, unsigned slots, unsigned nodes_most, bool late)
 {
-	const struct pbox_work_conf conf = {.workers = WORKERS,
-		.slots = slots,
-		.micro_min = 1,
-		.micro_max = 1,
-		.everyone = true,
-		.nodes_most = nodes_most};
+	const struct pbox_work_conf conf = {
+		.workers = WORKERS, .slots = slots, .everyone = true, .nodes_most = nodes_most};
 	struct pbox_work_reason why;
 	struct pbox_random r;
 	struct pbox_error err;
@@ -134,11 +130,7 @@ test_pieces(void)
 static void
 test_begins_again(void)
 {
-	const struct pbox_work_conf conf = {.workers = WORKERS,
-		.slots = 4096,
-		.micro_min = 1,
-		.micro_max = 1,
-		.everyone = true};
+	const struct pbox_work_conf conf = {.workers = WORKERS, .slots = 4096, .everyone = true};
 	struct pbox_work *w = pbox_work_create(&conf, NULL);
 	const struct pbox_work_move *moves;
 	struct pbox_work_reason why;

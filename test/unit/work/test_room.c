@@ -16,8 +16,7 @@ const char unit_suite[] = "work: the room";
 static struct pbox_work_conf
 conf_of(unsigned workers, unsigned slots)
 {
-	return (struct pbox_work_conf){
-		.workers = workers, .slots = slots, .micro_min = 4, .micro_max = 64};
+	return (struct pbox_work_conf){.workers = workers, .slots = slots};
 }
 
 static struct pbox_work *
@@ -36,7 +35,7 @@ report_of(uint32_t round, unsigned slots, double slot)
 	return (struct pbox_work_report){.round = round,
 		.slots = slots,
 		.payloads = 1,
-		.fits = 64,
+		.fits = true,
 		.compute = slots * slot,
 		.fixed = 0.01,
 		.up = 0.02,
@@ -85,11 +84,6 @@ test_create(void)
 	CU_ASSERT(pbox_work_create(&c, &err) == NULL && err.code == EINVAL);
 	c = conf_of(4097, 4097);
 	CU_ASSERT(pbox_work_create(&c, &err) == NULL && err.code == EINVAL);
-	c = conf_of(4, 4);
-	c.micro_max = 48;
-	CU_ASSERT(pbox_work_create(&c, &err) == NULL && err.code == EINVAL);
-	c.micro_max = 2;
-	CU_ASSERT(pbox_work_create(&c, &err) == NULL && err.code == EINVAL);
 	pbox_work_destroy(NULL);
 }
 
@@ -107,7 +101,6 @@ test_start(void)
 	}
 	CU_ASSERT(pbox_work_next(w) == NULL);
 	UNIT_EQ_U64(pbox_work_plan(w)->number, 0);
-	UNIT_EQ_U64(pbox_work_plan(w)->micro, 64);
 	pbox_work_destroy(w);
 }
 
@@ -293,20 +286,9 @@ test_memory(void)
 
 	for (round = 1; round < 10; round++)
 		UNIT_EQ_U64(whole_round(w, round, 2, slot, &why), 0);
+	/* no slots, at once and in the next plan */
 	r = report_of(round, 4, 1);
-	r.fits = 31;
-	pbox_work_report(w, 1, &r, NULL);
-	pbox_work_view(w, 1, &v);
-	UNIT_EQ_U64(v.micro, 16);
-	UNIT_EQ_U64(pbox_work_decide(w, round + 1, 0, &why, NULL), 1);
-	UNIT_EQ_U64(pbox_work_next(w)->micro, 16);
-	pbox_work_reason_text(&why, text, sizeof(text));
-	CU_ASSERT_STRING_EQUAL(text,
-		"worker 1 has memory for micro-batches of 16 samples (64 before): 4 -> 4 slots");
-	/* less than the smallest micro-batch: no slots, at once and in the next plan */
-	pbox_work_round(w, ++round);
-	r.round = round;
-	r.fits = 3;
+	r.fits = false;
 	pbox_work_report(w, 1, &r, NULL);
 	pbox_work_view(w, 1, &v);
 	CU_ASSERT(v.fits_none && v.member);
@@ -314,49 +296,51 @@ test_memory(void)
 	UNIT_EQ_U64(count(pbox_work_next(w)->owner, 8, 0), 8);
 	pbox_work_reason_text(&why, text, sizeof(text));
 	CU_ASSERT_STRING_EQUAL(text, "worker 1 has no memory for a micro-batch: 4 -> 0 slots");
-	UNIT_EQ_U64(pbox_work_next(w)->micro, 64);
 	/* without slots it says only what fits: after five times enough it has some again */
 	for (unsigned i = 0; i < 5; i++) {
 		pbox_work_view(w, 1, &v);
 		CU_ASSERT(v.fits_none);
-		pbox_work_fits(w, 1, ++round, 64);
+		pbox_work_fits(w, 1, ++round, true);
 	}
 	pbox_work_view(w, 1, &v);
 	CU_ASSERT(!v.fits_none);
-	UNIT_EQ_U64(v.micro, 4);
-	pbox_work_fits(w, 1, ++round, 3);
+	pbox_work_round(w, round);
+	UNIT_EQ_U64(pbox_work_decide(w, round + 1, 0, &why, NULL), 1);
+	UNIT_EQ_U64(count(pbox_work_next(w)->owner, 8, 1), 4);
+	pbox_work_reason_text(&why, text, sizeof(text));
+	CU_ASSERT_STRING_EQUAL(text, "worker 1 has memory for a micro-batch: 0 -> 4 slots");
+	pbox_work_fits(w, 1, ++round, false);
 	pbox_work_view(w, 1, &v);
 	CU_ASSERT(v.fits_none);
 	/* none holds one */
 	pbox_work_round(w, ++round);
 	r = report_of(round, 8, 1);
-	r.fits = 0;
+	r.fits = false;
 	pbox_work_report(w, 0, &r, NULL);
 	UNIT_EQ_U64(-pbox_work_decide(w, round + 1, 0, &why, &err), ENOMEM);
-	CU_ASSERT(strstr(err.text, "none of 2 workers has memory for a micro-batch of 4 samples") !=
-		  NULL);
+	CU_ASSERT(strstr(err.text, "none of 2 workers has memory for a micro-batch") != NULL);
 	pbox_work_destroy(w);
 }
 
-/* Memory that comes and goes: growth waits longer each time. */
+/* Memory that comes and goes: to fit again waits longer each time. */
 static void
 test_memory_swings(void)
 {
 	struct pbox_work *w = make_room(1, 4);
 	struct pbox_work_view v;
 	unsigned changes = 0;
-	uint32_t last = 64;
+	bool last = false;
 
 	for (uint32_t round = 1; round <= 1000; round++) {
 		struct pbox_work_report r = report_of(round, 4, 1);
 
-		r.fits = round % 8 == 0 ? 40 : 70;
+		r.fits = round % 8 != 0;
 		pbox_work_report(w, 0, &r, NULL);
 		pbox_work_view(w, 0, &v);
-		changes += v.micro != last;
-		last = v.micro;
+		changes += v.fits_none != last;
+		last = v.fits_none;
 	}
-	CU_ASSERT(changes <= 5);
+	UNIT_EQ_U64(changes, 3);
 	pbox_work_destroy(w);
 }
 

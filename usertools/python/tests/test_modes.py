@@ -29,6 +29,8 @@ TRAINED = {
     "boxes snapshots": "test/func/snapshot_fleet", "rounds snapshots": "test/func/torch_snapshot", "slots snapshots": "test/func/snapshot",
     "rounds racks": "test/func/racks", "rounds plan": "test/func/torch_plan", "slots plan": "test/func/torch_plan", "plan steal": "test/func/torch_steal",
     "plan ahead": "test/func/torch_ahead", "rounds gpu": "test/func/torch_gpu", "slots gpu": "test/func/torch_gpu", "rounds hold": "test/func/torch_norm",
+    "rounds push": "test/func/torch_nodes", "slots push": "test/func/torch_nodes", "plan push": "test/func/torch_nodes", "steal push": "test/func/torch_nodes",
+    "rounds pull": "test/func/torch_replica", "gpu push": "test/func/torch_gpu", "gpu pull": "test/func/torch_gpu",
 }
 
 

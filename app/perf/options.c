@@ -409,11 +409,11 @@ validate_blocks(const struct options *o)
 			"--format %s,%s: formats of blocks go both ways: give one", push, pull);
 	if (o->optimiser != PBOX_OPT_NONE)
 		options_usage(
-			"--format %s with --optimiser %s: tables in it only sum: leave one of them out",
+			"--format %s with --optimiser %s: this tool checks such formats in sums alone: leave one of them out",
 			push, pbox_optimiser_name(o->optimiser));
 	if (o->slots != 0)
 		options_usage(
-			"--format %s with --slots: jobs with slots do not have it: leave one of them out",
+			"--format %s with --slots: this tool checks such formats without slots alone: leave one of them out",
 			push);
 	if (!o->keep_copies)
 		options_usage(

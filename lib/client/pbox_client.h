@@ -102,9 +102,9 @@ PBOX_CLIENT_API int pbox_client_set(struct pbox_client *c, uint32_t table, uint1
 	struct pbox_client_error *err);
 
 /** Pushes of this client to a table that was declared with `mixed` go in fp32 from a round on (@p plain 1), or in the push format again (0), in
- * which they begin. Each worker says it for itself, before it submits a push of that round, and never of a round before one that it has named. What
- * codes have not said yet waits for the next ones. Does not block.
- * @param from_round  0: from this client's next round of the table on */
+ * which they begin. Each worker says it for itself, before it submits a push of that round, and never of a round before one that it has named; of
+ * rounds whose pushes have not ended at most 15 changes are known. What codes have not said yet waits for the next ones.
+ * @param from_round  0: from this client's next round of the table on, for which it may wait as pbox_client_next_round() does */
 PBOX_CLIENT_API int pbox_client_plain(struct pbox_client *c, uint32_t table, uint32_t from_round,
 	int plain, struct pbox_client_error *err);
 

@@ -112,7 +112,7 @@ pbox_registrar_view_table(const struct pbox_registrar *r, const struct pbox_job 
 	if (out->open && t->n_fragments > 0)
 		out->version = pbox_chunk_frag_version(pbox_table_own_chunk(t), 0);
 	out->round = pbox_registrar_round(r, job, table);
-	if (t->n_groups > 0)
+	if (out->open && t->n_groups > 0) /* before that it is the loader's */
 		out->plain = (unsigned)pbox_schedule_at(&t->schedule[0], out->round + 1)->plain;
 	restoring = registrar_restoring_of(r, job, table);
 	out->restoring = restoring.left;

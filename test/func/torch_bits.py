@@ -46,7 +46,7 @@ def fragments(mtu):
 def rounds(args):
     client = pbox.Client(os.environ["PBOX_BOX"], args.job, os.environ["PBOX_SECRET"], RANK, args.workers, timeout=args.timeout)
     table = client.declare([(f"t{i}", n) for i, n in enumerate(SIZES)], op=args.op, push=args.format, pull=args.format,
-                           first_round=pbox.ANY_ROUND if args.again else 0)
+                           first_round=pbox.ANY_ROUND if args.again else 0, mixed=bool(args.compress))
     total = sum(SIZES)
     weighted = args.op == "weighted_mean"
     of = "sample_mean" if weighted else args.op
@@ -55,12 +55,20 @@ def rounds(args):
     begin = table.next_round
     for r in range(begin, args.rounds + 1):
         mine = [t.clone() for t in gradient(RANK, r, total).split(SIZES)]
+        fp32 = (False, False)
+        for at, *formats in args.compress:
+            if at <= r:
+                fp32 = tuple(f == "fp32" for f in (formats[0], formats[-1]))
+        if args.compress:
+            table.plain(fp32[0])
+            if RANK == 0:
+                table.set_hyper(plain=float(fp32[1]))
         table.pushpull(mine, weight=samples(RANK, r) if weighted else 1).wait(args.timeout)
         print("round", r, digest(mine), flush=True)
         if not args.no_reference:
             parts = [gradient(w, r, total) for w in range(args.workers)]
             counts = [samples(w, r) for w in range(args.workers)]
-            want = ref.round([p * float(n) for p, n in zip(parts, counts)], counts) if weighted else ref.round(parts)
+            want = ref.round([p * float(n) for p, n in zip(parts, counts)], counts) if weighted else ref.round(parts, fp32=fp32)
             got = torch.cat(mine)
             if reference.equal_bits(got, want):
                 print("same", r, flush=True)
@@ -81,7 +89,7 @@ def ddp(args):
     dist.init_process_group("gloo", rank=RANK, world_size=args.workers)
     torch.manual_seed(0)
     model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(301, 257), torch.nn.Tanh(), torch.nn.Linear(257, 1)))
-    pbox.torch.register(model, job=args.job, compress=None if args.format == "fp32" else args.format, timeout=args.timeout)
+    hook = pbox.torch.register(model, job=args.job, compress=args.compress or (None if args.format == "fp32" else args.format), timeout=args.timeout)
     opt = torch.optim.SGD(model.parameters(), lr=0.02)
     for r in range(1, args.rounds + 1):
         x = torch.randn(32, 301, generator=torch.Generator().manual_seed(1000 * r + RANK))
@@ -91,7 +99,13 @@ def ddp(args):
         opt.step()
         print("round", r, digest(model.parameters()), flush=True)
     print("loss", float(loss), flush=True)
+    print("chosen", hook.compressed, flush=True)
     print("end", flush=True)
+
+
+def entries(text):
+    """ROUND:PUSH[:PULL],..."""
+    return [(int(r[0]), *r[1:]) for r in (e.split(":") for e in text.split(",") if e)]
 
 
 def main():
@@ -108,6 +122,7 @@ def main():
     p.add_argument("--again", action="store_true", help="this process goes on for one that was killed")
     p.add_argument("--no-reference", action="store_true")
     p.add_argument("--ddp", action="store_true")
+    p.add_argument("--compress", type=entries, default=[], help="as of pbox.torch: ROUND:PUSH[:PULL],...")
     args = p.parse_args()
     torch.set_num_threads(1)
     (ddp if args.ddp else rounds)(args)

@@ -54,6 +54,7 @@ def digest(tensors):
 OPTIMISERS = {
     "sgd": ("SGD", dict(lr=0.05)),
     "momentum": ("SGD", dict(lr=0.02, momentum=0.9, weight_decay=1e-3)),
+    "nesterov": ("SGD", dict(lr=0.02, momentum=0.9, nesterov=True)),
     "adam": ("Adam", dict(lr=2e-3)),
     "adamw": ("AdamW", dict(lr=2e-3)),
 }

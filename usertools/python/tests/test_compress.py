@@ -16,7 +16,7 @@ def play(ladder, rounds, seconds, error=None):
     """Rounds of a model: seconds(step) has those of a round and of its exchange. The steps taken: (round, step, why)."""
     out = []
     for r in range(1, rounds + 1):
-        if ladder.ended(*seconds(ladder.step), error(r) if error else None, 0.02):
+        if ladder.ended(*seconds(ladder.step), error(r) if error else 0.0, 0.02):
             out.append((r, ladder.step, ladder.why))
     return out
 
@@ -64,6 +64,15 @@ class TheChoice(unittest.TestCase):
         play(ladder, 60, exchange(1.0, 2.0, 2.0))
         steps = play(ladder, 60, exchange(1.0, 2.0, 2.0), lambda r: 0.5 if r == 10 else None)
         self.assertEqual([(s, w) for _, s, w in steps], [(0, _compress.ERROR)])
+
+    def test_codes_are_not_taken_before_a_sample(self):
+        self.assertEqual(play(Ladder(3), 40, exchange(1.0, 2.0, 2.0), lambda r: None), [])
+
+    def test_both_ways_go_back_where_codes_are_far_from_the_gradient(self):
+        ladder = Ladder(3)
+        play(ladder, 60, exchange(1.0, 2.0, 2.0))
+        self.assertEqual(ladder.step, 2)
+        self.assertEqual([s for _, s, _ in play(ladder, 30, exchange(1.0, 2.0, 2.0), lambda r: 0.5)], [0])
 
     def test_changes_are_apart(self):
         at = 0

@@ -87,10 +87,13 @@ class Compressed:
         residual.copy_(torch.cat([r for _, r in parts]))
         return torch.cat([v for v, _ in parts])
 
-    def round(self, contributions: Sequence[torch.Tensor], samples: Optional[Sequence[int]] = None, **how: object) -> torch.Tensor:
-        """The result of one round, which all workers get."""
-        said = [self._sent(c.reshape(-1).to(torch.float32), r) for c, r in zip(contributions, self.up)]
-        return self._sent(self._reduce(said, samples=samples, **how) if samples is not None else self._reduce(said, **how), self.down)
+    def round(self, contributions: Sequence[torch.Tensor], samples: Optional[Sequence[int]] = None, fp32: Tuple[bool, bool] = (False, False),
+              **how: object) -> torch.Tensor:
+        """The result of one round, which all workers get. fp32: pushes, and results, are in fp32 in this one (R13.10)."""
+        values = [c.reshape(-1).to(torch.float32) for c in contributions]
+        said = values if fp32[0] else [self._sent(c, r) for c, r in zip(values, self.up)]
+        result = self._reduce(said, samples=samples, **how) if samples is not None else self._reduce(said, **how)
+        return result if fp32[1] else self._sent(result, self.down)
 
 
 class Piece(NamedTuple):

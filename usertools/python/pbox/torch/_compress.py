@@ -16,7 +16,7 @@ import torch
 
 from .. import _buffers, _checks
 from ..client import Table
-from ..errors import PBoxInvalid, PBoxRefused
+from ..errors import PBoxInvalid, PBoxMismatch, PBoxRefused
 from . import _blocks
 
 _log = logging.getLogger("pbox")
@@ -31,6 +31,7 @@ EXPOSED_FROM, HIDDEN_BELOW = 0.10, 0.02  # of a round
 GAIN = 0.05  # of a round that a step must save
 AGAIN, AGAIN_MOST = 200, 6400  # rounds before what has not helped is tried again, and twice as many the next time
 SAMPLE_EVERY, SAMPLE_UNITS = 50, 64  # rounds; of 128 elements
+SAY_EVERY = 50  # rounds: who says what results are in may have been away when the box began again
 # Of a sample: the norm of what codes do not say, by that of the gradient. Normal values have 0.7 and 11 percent.
 MOST_ERROR = {"int8": 0.02, "mxfp4": 0.17}
 
@@ -88,7 +89,7 @@ def _one(what: str, given: str, named: Sequence[str]) -> str:
 
 def error_of(fmt: str, gradients: Sequence[Optional[torch.Tensor]]) -> float:
     """Of a sample of units of the largest gradients: the norm of what codes do not say, by that of the values. Infinite, where one is not finite."""
-    found = sorted((g for g in gradients if g is not None and g.numel() > 0), key=lambda g: -g.numel())[:8]
+    found = sorted((g for g in gradients if g is not None and not g.is_sparse and g.numel() > 0), key=lambda g: -g.numel())[:8]
     lost = whole = 0.0
     for g in found:
         flat = g.detach().reshape(-1)
@@ -118,7 +119,7 @@ class Ladder:
         self._not_before = [0] * steps
         self._delay = [AGAIN] * steps
         self._stays = [AGAIN] * steps  # so many rounds, before it is left because the exchange is hidden
-        self._bad_until = 0
+        self._bad_until, self._known = 0, False
         self._rounds = 0
         self.exposed, self.error = 0.0, 0.0
 
@@ -127,7 +128,7 @@ class Ladder:
         self._rounds += 1
         self._since += 1
         if error is not None:
-            self.error = error
+            self.error, self._known = error, True
             if error > most_error:
                 self._bad_until = self._rounds + AGAIN
         if self._since > WARM:
@@ -137,14 +138,15 @@ class Ladder:
         round_ = statistics.median(s for s, _ in self._window)
         self.exposed = statistics.median(e for _, e in self._window) / round_ if round_ > 0 else 0.0
         if self.step > 0 and self._bad_until > self._rounds:
-            return self._go(-1, ERROR)
+            return self._go(-self.step, ERROR)  # it is of pushes
         if self._tried[self.step] and round_ > (1 - GAIN) * self._before[self.step]:
             self._not_before[self.step] = self._rounds + self._delay[self.step]
             self._delay[self.step] = min(2 * self._delay[self.step], AGAIN_MOST)
             return self._go(-1, NO_GAIN)
         self._tried[self.step] = False
         up = self.step + 1
-        if self.exposed >= EXPOSED_FROM and up <= self.top and self._rounds >= self._not_before[up] and self._bad_until <= self._rounds:
+        if self.exposed >= EXPOSED_FROM and up <= self.top and self._rounds >= self._not_before[up] and \
+                self._known and self._bad_until <= self._rounds:
             self._before[up], self._tried[up] = round_, True
             return self._go(1, EXPOSED)
         if self.exposed < HIDDEN_BELOW and self.step > 0 and self._since >= self._stays[self.step]:
@@ -159,10 +161,10 @@ class Ladder:
 
 
 class Compress:
-    """Of one table. `chosen` is what compress= repeats this run with."""
+    """Of one table."""
 
     def __init__(self, table: Table, entries: Union[str, List[Entry]], push: str, pull: str, pulls: bool) -> None:
-        self._table, self._push, self._pull = table, push, pull
+        self.table, self._push, self._pull = table, push, pull
         self._leads = pulls and table.client.worker == 0
         self._entries = entries if isinstance(entries, list) else None
         self._ladder = Ladder(3 if self._leads else 2)
@@ -172,18 +174,22 @@ class Compress:
         self._set: Optional[int] = None  # what SET has said of results
         self.chosen: List[Choice] = []
 
-    def begins(self, gradients: Sequence[Optional[torch.Tensor]]) -> None:
-        """Before the push of the table's next round."""
+    @property
+    def entries(self) -> List[Entry]:
+        """What compress= repeats this run with."""
+        return [(c.round, c.push, c.pull) for c in self.chosen]
+
+    def begins(self, gradients: Optional[Sequence[Optional[torch.Tensor]]]) -> None:
+        """Before the push of the table's next round; of None there is no sample."""
         self._asked = time.monotonic()
-        at = self._table.next_round
+        at = self.table.next_round
         now = self._listed(at) if self._entries is not None else self._measured(at)
         if not self.chosen or (now.push, now.pull) != (self.chosen[-1].push, self.chosen[-1].pull):
             self._take(now)
-        self._say_results(now)
-        if self._rounds % SAMPLE_EVERY == 0 and self._entries is None:
+        if self._rounds % SAMPLE_EVERY == 0 and self._entries is None and gradients is not None:
             self._error = error_of(self._push, gradients)
-        else:
-            self._error = None
+        if self._rounds % SAY_EVERY == 0:
+            self._set = None
 
     def ended(self, stalled: Optional[float]) -> None:
         """The round has. `stalled`: so long its result was waited for; None: since its push began."""
@@ -194,6 +200,17 @@ class Compress:
         # one in which this worker had nothing to push says nothing
         if self._rounds > 1 and self._entries is None and self._asked >= before:
             self._ladder.ended(seconds, now - self._asked if stalled is None else stalled, self._error, MOST_ERROR[self._push])
+            self._error = None
+
+    @property
+    def results(self) -> Optional[int]:
+        """What this worker has to SET for the next round (R13.10); None: nothing. said() when it has."""
+        now = self.chosen[-1]
+        value = 2 * now.why + (now.pull == "fp32")
+        return value if self._leads and (self._set is None or self._set % 2 != value % 2) else None
+
+    def said(self) -> None:
+        self._set = self.results
 
     def _listed(self, at: int) -> Choice:
         assert self._entries is not None
@@ -206,21 +223,48 @@ class Compress:
 
     def _take(self, now: Choice) -> None:
         if not self.chosen or now.push != self.chosen[-1].push:
-            self._table.plain(now.push == "fp32", now.round)
+            self.table.plain(now.push == "fp32", now.round)
         why = _WHY.get(now.why, "").format(exposed=self._ladder.exposed, error=self._ladder.error)
         if self.chosen or now.why == LISTED:
             pull = f", results in {now.pull}" if self._leads else ""
             _log.info("compress: from round %d on pushes in %s%s%s", now.round, now.push, pull, why and f" ({why})")
         self.chosen.append(now)
 
-    def _say_results(self, now: Choice) -> None:
-        value = 2 * now.why + (now.pull == "fp32")
-        if not self._leads or (self._set is not None and self._set % 2 == value % 2):
+
+class Pass:
+    """Of a hook: backward passes in place of steps. What is exposed is from the last bucket's departure to the last one's return."""
+
+    def __init__(self) -> None:
+        self.of: Optional[Compress] = None
+        self._left = self._back = 0.0
+        self._first = True
+
+    def bucket(self, buffer: torch.Tensor, last: bool) -> None:
+        """One is about to leave."""
+        if self.of is None:
+            return
+        if self._first:
+            if self._left > 0:
+                self.of.ended(max(0.0, self._back - self._left))
+            self.of.begins([buffer] if buffer.dtype == torch.float32 else None)
+            self._say(self.of)
+        self._first = last
+        if last:
+            self._left = time.monotonic()
+
+    def _say(self, of: Compress) -> None:
+        value = of.results
+        if value is None:
             return
         try:
-            self._table.set_hyper(None, now.round, plain=value)
-            self._set = value
-        except PBoxRefused as e:
-            # a worker that goes on: its gradient of this round had arrived, so the round may have ended; with policy shrink rounds end without it
-            if "already finished" not in str(e):
+            of.table.set_hyper(plain=value)
+        except (PBoxMismatch, PBoxRefused) as e:
+            # policy shrink: the round has ended without this worker; or this process goes on for one that has said it otherwise
+            if "already finished" not in str(e) and "plain" not in str(e):
                 raise
+            return
+        of.said()
+
+    def reduced(self) -> None:
+        """One has come back; any thread."""
+        self._back = time.monotonic()

@@ -14,7 +14,7 @@ import logging
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import torch
 import torch.distributed as dist
@@ -22,7 +22,7 @@ import torch.distributed as dist
 from .. import _buffers, _checks, _lib, _threads
 from ..client import Client, Operation, Table, Tensor
 from ..errors import PBoxClosed, PBoxDeadline, PBoxError, PBoxInvalid
-from . import _device, _finite, _join, _ranks, _staged, _tables
+from . import _compress, _device, _finite, _join, _ranks, _staged, _tables
 from ._session import DECLARE_SECONDS, between_rounds, connect, plain_op
 from ._watch import Watch
 
@@ -48,8 +48,8 @@ class Hook:
               function that is then called with the reduced buffer
     """
 
-    def __init__(self, ddp: Any, session: Any, op: str, compress: Optional[str],
-                 declare_timeout: Optional[float]) -> None:
+    def __init__(self, ddp: Any, session: Any, op: str, compress: Optional[str], declare_timeout: Optional[float],
+                 entries: Union[str, List[_compress.Entry], None] = None) -> None:
         self._session = session
         self.client: Client = session.client
         self.rounds = 0
@@ -63,6 +63,7 @@ class Hook:
         self._pushed = 0  # contributions to tensors
         self._infinite = _finite.Told()
         self._compress = compress
+        self._entries, self._choice = entries, _compress.Pass()
         self._tensors = 0  # declared
         self._staging: Optional[_staged.Staging] = None  # parameters on a GPU
         # parameter -> (table, its number there, or that of its first piece)
@@ -113,10 +114,12 @@ class Hook:
             layouts.append(_tables.Layout(
                 tuple(Tensor(part, elements, g) for (n, p), g in zip(by_format[fmt], groups)
                       for part, elements in _parts(device, n, p)), op,
-                self._compress if fmt == "fp32" and self._compress else fmt))
+                self._compress if fmt == "fp32" and self._compress else fmt, fmt == "fp32" and self._entries is not None))
         self._leases = _tables.of(self.client).take(self.client, layouts, timeout)
         self._tensors = sum(len(layout.tensors) for layout in layouts)
         for fmt, lease in zip(sorted(by_format), self._leases):
+            if fmt == "fp32" and self._entries is not None:
+                self._choice.of = _compress.Compress(lease.table, self._entries, str(self._compress), str(self._compress), True)
             at = 0
             for n, p in by_format[fmt]:
                 self._place[id(p)] = (lease.table, at)
@@ -151,6 +154,7 @@ class Hook:
         between_rounds(self.client, "a backward pass of DistributedDataParallel")
         weight = self._weight()
         buffer = bucket.buffer()
+        self._choice.bucket(buffer, bucket.is_last())
         after = self.observer(bucket, buffer) if self.observer is not None else None
         if self._staging is None:
             return self._reduce_here(bucket, buffer, after, weight)
@@ -241,6 +245,11 @@ class Hook:
                 at += n
         return buffer, wire, found
 
+    @property
+    def compressed(self) -> List[_compress.Entry]:
+        """What compress="auto" has chosen so far, as compress= takes it: (from backward pass, pushes of this worker, results of all)."""
+        return [] if self._choice.of is None else self._choice.of.entries
+
     def _end(self) -> None:
         """Give the tables back. A pass that has not ended well might meet another hook's there; one whose result has
         come has had all workers, so that they are in the same round."""
@@ -317,6 +326,7 @@ class _Reduction:
                 err = e
         hook.error = hook.error or err
         self._err = err
+        hook._choice.reduced()
         self._future.set_result(self._buffer)
 
     def _expired(self) -> None:
@@ -402,7 +412,7 @@ def hook(state: Hook, bucket: dist.GradBucket) -> torch.futures.Future[torch.Ten
 def register(ddp: Any, box: Optional[str] = None, job: Optional[str] = None,
              secret: Optional[str] = None, worker: Optional[int] = None,
              workers: Optional[int] = None, *, op: str = "mean",
-             compress: Optional[str] = None, client: Optional[Client] = None,
+             compress: Any = None, client: Optional[Client] = None,
              declare_timeout: Optional[float] = None, **options: Any) -> Hook:
     """Let PBox reduce the gradients of a DistributedDataParallel model.
 
@@ -421,11 +431,15 @@ def register(ddp: Any, box: Optional[str] = None, job: Optional[str] = None,
     op                 "mean", "sum", or "weighted_mean" (see Hook.samples)
     compress           None, "bf16" or "fp16": format of fp32 gradients on the wire; they are
                        summed in fp32 and rounded once. "int8" or "mxfp4": 3.9 and 7.5 times fewer bytes,
-                       both ways; what a round does not send goes with the next one (error feedback)
+                       both ways; what a round does not send goes with the next one (error feedback). "auto": fp32 or int8 as
+                       long as each is worth it; a list repeats what was chosen (Hook.compressed). See doc/train-reference.md
     options            of pbox.Client: timeout, mtu, window, ...
     """
+    entries = None
+    if compress == "auto" or (compress is not None and not isinstance(compress, str)):
+        entries, compress, _ = _compress.parse(compress, "fp32", "fp32", True)
     if compress is not None and compress not in _WIRE and compress not in _buffers.BLOCKS:
-        raise PBoxInvalid(f"compress is {compress!r}: None, 'bf16', 'fp16', 'int8' or 'mxfp4'")
+        raise PBoxInvalid(f"compress is {compress!r}: None, 'bf16', 'fp16', 'int8', 'mxfp4', 'auto', or a list")
     if not hasattr(ddp, "register_comm_hook"):
         raise PBoxInvalid(
             f"register() wants a DistributedDataParallel model, not {type(ddp).__name__}: for "
@@ -439,7 +453,7 @@ def register(ddp: Any, box: Optional[str] = None, job: Optional[str] = None,
     try:
         _ranks.check_module(ddp, session.client.workers, session.ranks, session.client.job)
         between_rounds(session.client, "register()")
-        state = Hook(ddp, session, op, compress, declare_timeout)
+        state = Hook(ddp, session, op, compress, declare_timeout, entries)
         _join.watch(ddp, state)
         ddp.register_comm_hook(state, hook)
     except BaseException:

@@ -571,17 +571,35 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
         """Send the box what changed since the last step. Every worker does: a round waits for
         all contributions, so it cannot be computed before the values have arrived."""
         trained = set(self._group_of)
+        results = None if self._compress is None else self._compress.results
+        said = results is not None
         for g, changed in enumerate(changes):
-            if changed and g in trained:
+            if (changed or results is not None) and g in trained:
                 try:
-                    self.table.set_hyper(g, **changed)
+                    said = self._set_group(g, changed, results) and said
                 except (PBoxMismatch, PBoxRefused) as e:
                     # with first_round: our gradient of this round had arrived before we were
                     # killed, so these values had been sent before it
                     if not (self._resumed and "already finished" in str(e)):
                         mine = ", ".join(f"{k}={v:g}" for k, v in changed.items())
                         raise type(e)(f"{e} (this worker has {mine} in group {g})") from None
+                    said = False
             self._sent[g] = hypers[g]
+        if self._compress is not None and said:
+            self._compress.said()
+
+    def _set_group(self, g: int, changed: Dict[str, float], results: Optional[int]) -> bool:
+        """With what worker 0 has to say of results (compress=): in the same SET, which a restart of the box does not part. True: that holds."""
+        try:
+            self.table.set_hyper(g, **changed, **({} if results is None else {"plain": results}))
+            return True
+        except PBoxMismatch as e:
+            # this process goes on for one that has said it otherwise for this round: so it holds, and is said again with the next one
+            if results is None or not self._resumed or "plain" not in str(e):
+                raise
+            if changed:
+                self.table.set_hyper(g, **changed)
+            return False
 
     # ---- what torch would do
 
@@ -1117,7 +1135,8 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
         """Gradients are complete: push them, and wait."""
         self._meet_rates(None)
         if self._compress is not None:
-            self._compress.begins([p.grad for p in self._all] if self._slots is None else [g for sums, _ in self._brought() for g in sums])
+            self._compress.begins(None if self._inf else [p.grad for p in self._all] if self._slots is None
+                                  else [g for sums, _ in self._brought() for g in sums])
         for g, group in enumerate(self.param_groups):
             self._check_group(g, group)
         keeps: List[List[torch.Tensor]] = [[] for _ in self._parts()]
@@ -1161,7 +1180,7 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
 
         def tell(_timeout: Optional[float]) -> None:
             self._say_rates()
-            if any(changes):
+            if any(changes) or (self._compress is not None and self._compress.results is not None):
                 try:
                     self._send_hypers(hypers, changes)
                 except (PBoxMismatch, PBoxRefused) as e:
@@ -1279,11 +1298,9 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
     def compressed(self) -> List[Tuple[int, str, str]]:
         """What compress= has chosen so far: (from round, format of this worker's pushes, format of results), as compress= takes it. Results are
         worker 0's to choose."""
-        return [] if self._compress is None else [(c.round, c.push, c.pull) for c in self._compress.chosen]
+        return [] if self._compress is None else self._compress.entries
 
     def _end_round(self) -> None:
-        if self._compress is not None:
-            self._compress.ended(None if self._stale is None else self._stale.stalled)
         self._resumed, self._in_first, self._inf, self._discarded = False, False, None, 0
         if self._work is not None:
             self._work.round_ends(self._round)
@@ -1335,6 +1352,8 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
             elif self._work is not None:
                 for p, new in zip(self._all, self._work.outputs):
                     p.data.copy_(new)
+        if self._compress is not None:
+            self._compress.ended(None if self._stale is None else self._stale.stalled)
         self._end_round()
         if self._stale is not None:
             self._round_is_here()

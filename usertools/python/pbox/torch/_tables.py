@@ -24,6 +24,7 @@ class Layout(NamedTuple):
     tensors: Tuple[Tensor, ...]
     op: str
     wire: str
+    mixed: bool = False  # pushes may be in fp32 as well
 
 
 class Lease:
@@ -51,7 +52,7 @@ class Tables:
         for layout, number in zip(layouts, found):
             made = self._made.get(layout, [])
             if number is None:
-                table = client.declare(layout.tensors, op=layout.op, push=layout.wire, pull=layout.wire, timeout=timeout)
+                table = client.declare(layout.tensors, op=layout.op, push=layout.wire, pull=layout.wire, timeout=timeout, mixed=layout.mixed)
                 lease = Lease(table)
                 self._made.setdefault(layout, made).append(lease)
             else:

@@ -181,7 +181,7 @@ class Reference(SlotTraining, torch.optim.Optimizer):
     def _is_fp32(self, way: int) -> bool:
         """In the round of this step: pushes (1) or results (2)?"""
         held = [c for c in self._compress if c[0] <= self._steps + (way == 1)]
-        return bool(held) and held[-1][way] == "fp32"
+        return bool(self._compress) and (not held or held[-1][way] == "fp32")
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         if hasattr(self, "_since") and self._replica is not None:

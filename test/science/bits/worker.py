@@ -3,6 +3,7 @@
 """A worker of the experiment bits: Fashion-MNIST by DistributedDataParallel, again and again, each time with other bits of the gradients.
 
 fp32, int8, mxfp4        by the hook of PBox
+box, box:int8, box:mxfp4 with the optimiser on the box, both ways in that format
 int8:none, mxfp4:none    the same values without error feedback: the reference codec around Gloo's sum
 gloo                     by torch's own all-reduce
 pertensor, perchannel    torch's quantisation hooks, over Gloo
@@ -90,9 +91,14 @@ def test(model, args):
 
 def train(args, method, seed, job):
     args.seed = seed
-    model = DistributedDataParallel(fashion.network(seed))
-    hook = register(model, method, args, job)
-    optimiser = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=args.momentum)
+    if method.split(":")[0] == "box":
+        model, fmt = fashion.network(seed), method.partition(":")[2] or "fp32"
+        optimiser = hook = pbox.torch.SGD(model.parameters(), lr=args.lr, momentum=args.momentum, box=args.box, job=job, secret="", push=fmt, pull=fmt,
+                                          model=model, timeout=60.0)
+    else:
+        model = DistributedDataParallel(fashion.network(seed))
+        hook = register(model, method, args, job)
+        optimiser = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=args.momentum)
     batches = fashion.Batches(args, dist.get_rank(), dist.get_world_size())
     rate = fashion.schedule(optimiser, batches.total)
     began, cpu = time.monotonic(), time.process_time()
@@ -103,7 +109,7 @@ def train(args, method, seed, job):
         rate.step()
     got = {"cpu": time.process_time() - cpu, "seconds": time.monotonic() - began, "rounds": batches.total, "digest": digest(model)}
     if dist.get_rank() == 0:
-        got.update(test(model.module, args))
+        got.update(test(getattr(model, "module", model), args))
     dist.barrier()
     if hook is not None:
         hook.close()

@@ -11,7 +11,7 @@ Programs run side by side: most of them wait for timers and for other processes.
 takes, and how much of that on a CPU. Sleepers begin first, the longest before the others, as many as fit: half of the CPUs
 is what all of them may want together. They are no reason not to start another program. Of the others two always run, more as
 long as the CPUs have time left, so that neighbours of the machine do not starve them. Where more processes want each CPU than
-Crowd.MOST, no sleeper begins, and of the others one runs: on a slow machine the same programs want more of it than the file says. Those that measure (ALONE) run one
+Crowd.MOST, no sleeper begins: on a slow machine the same programs want more of it than the file says. Those that measure (ALONE) run one
 after the other, when nothing else of ours does.
 
 A program of processes or threads in real time (in_real_time()) that failed beside others runs once more, alone, after all
@@ -205,17 +205,17 @@ class Crowd:
     """Whether processes wait for CPUs in a crowd: boxes poll, and each that waits makes all others' time longer, and so their polling."""
 
     MOST = 4  # that want each CPU, on the average of some ten seconds
-    PERIOD, KEEPS = 0.3, 0.97
+    KEEPS = 0.95
 
     def __init__(self, cpus):
-        self.most, self.at, self.mean = self.MOST * cpus, 0.0, 0.0
+        self.most, self.mean = self.MOST * cpus, 0.0
+
+    def look(self):
+        """Twice a second, by a thread that does not wake together with others of this process: they would be the crowd."""
+        with open("/proc/loadavg", encoding="ascii") as f:
+            self.mean += (int(f.read().split()[3].split("/")[0]) - 1 - self.mean) * (1 - self.KEEPS)
 
     def is_there(self):
-        now = time.monotonic()
-        if now - self.at >= self.PERIOD:
-            self.at = now
-            with open("/proc/loadavg", encoding="ascii") as f:
-                self.mean += (int(f.read().split()[3].split("/")[0]) - self.mean) * (1 - self.KEEPS)
         return self.mean > self.most
 
 
@@ -333,8 +333,6 @@ class Pool:
 
     def room(self):
         """Whether one more program that computes may begin."""
-        if self.crowd.is_there():
-            return self.busy == 0
         return self.busy < min(self.ALWAYS, self.jobs) or (self.busy < self.jobs and self.idle.enough())
 
     def next(self):
@@ -389,6 +387,7 @@ class Pool:
         for t in threads:
             while t.is_alive():
                 t.join(0.5)  # so that the main thread gets its signals
+                self.crowd.look()
                 self.result.cpu += reap_orphans()
         for program in self.alone:
             program.run(self.logs)

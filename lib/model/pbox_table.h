@@ -149,6 +149,7 @@ struct pbox_table {
 	uint32_t first_chunk_id, n_chunks;
 	uint32_t n_fragments; /**< of this box */
 	uint16_t n_groups;    /**< highest group + 1 */
+	uint32_t tensors_crc; /**< of names, sizes and groups of its tensors, in order */
 	struct pbox_layout layout;
 	struct pbox_chunk *chunk;
 	struct pbox_schedule *schedule; /**< n_groups */

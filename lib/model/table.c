@@ -278,6 +278,22 @@ init_schedules(struct pbox_table *t, const struct pbox_tensor *tensors, uint32_t
 	return 0;
 }
 
+/** Two tables of which it is the same have the same tensors, in the same order. */
+static uint32_t
+crc_of_tensors(const struct pbox_tensor *tensors, uint32_t n)
+{
+	uint32_t crc = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const char *name = tensors[i].name != NULL ? tensors[i].name : "";
+
+		crc = pbox_crc32c(crc, name, strlen(name) + 1);
+		crc = pbox_crc32c(crc, &tensors[i].elements, sizeof(tensors[i].elements));
+		crc = pbox_crc32c(crc, &tensors[i].group, sizeof(tensors[i].group));
+	}
+	return crc;
+}
+
 int
 pbox_table_build(struct pbox_table *t, const struct pbox_tensor *tensors, uint32_t n,
 	uint32_t chunk_elements, const struct pbox_place *place, unsigned endpoints,
@@ -314,6 +330,7 @@ pbox_table_build(struct pbox_table *t, const struct pbox_tensor *tensors, uint32
 	ret = pbox_layout_build(&t->layout, tensors, n, chunk_elements, t->frag_elements, err);
 	if (ret < 0)
 		return ret;
+	t->tensors_crc = crc_of_tensors(tensors, n);
 	t->n_chunks = t->layout.n_chunks;
 	t->init_mask = (uint8_t)((1u << pieces) - 1);
 	t->chunk = calloc(t->n_chunks + 1, sizeof(*t->chunk));

@@ -68,10 +68,10 @@ table_create(const struct pbox_table *from, bool restored)
 		t->first[i + 1] = t->first[i] + from->chunk[i].fragments;
 	for (uint32_t i = 0; i < n; i++)
 		t->tensor[i].elements = from->frag_elements;
-	/* nothing else of it is compared above, where all racks declare fp32 */
-	snprintf(t->meaning, sizeof(t->meaning), "workers push %s, pull %s, op %s",
+	/* nothing else of it is compared above, where all racks declare fp32 and fragments */
+	snprintf(t->meaning, sizeof(t->meaning), "workers push %s, pull %s, %s, tensors %08x",
 		pbox_format_name(from->push_format), pbox_format_name(from->pull_format),
-		pbox_op_name(from->op));
+		pbox_op_name(from->op), from->tensors_crc);
 	if (n > 0)
 		t->tensor[0].name = t->meaning;
 	t->what = (struct pbox_client_table){

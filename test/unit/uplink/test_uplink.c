@@ -29,6 +29,7 @@ typedef void (*disturb_fn)(uint64_t step);
 struct training {
 	struct racks_conf conf;
 	uint8_t op, format;
+	const struct pbox_client_tensor *others; /* of the second half, in test_other_tensors() */
 	uint8_t other_pull; /* of the second half of the workers, in test_other_formats() */
 	disturb_fn disturb;
 };
@@ -141,7 +142,7 @@ declare(unsigned i, const struct training *t)
 		.push_format = t->format,
 		.pull_format = i < t->conf.workers / 2 ? t->format : t->other_pull,
 		.n = TENSORS,
-		.tensors = tensor};
+		.tensors = i < t->conf.workers / 2 || t->others == NULL ? tensor : t->others};
 	state[i].d = (struct pbox_worker_declaration){.what = &table[i]};
 	pbox_worker_declare(racks.peer[i].w, &state[i].d);
 	racks.peer[i].due = racks.now;
@@ -221,36 +222,59 @@ test_two_racks(void)
 	compare(plain);
 }
 
-/* Workers of one rack push and pull fp32, those of the other pull bf16: the upper box, to which both racks declare fp32, refuses one. */
+/* The racks' workers declare otherwise, and both racks the same to the upper box, fragments in fp32: it refuses one by what they say. */
 static void
-test_other_formats(void)
+refused(const struct training *t, const char *text)
 {
-	struct training t = plain;
-	unsigned refused = 0;
+	unsigned n = 0;
 	uint64_t end;
 
-	t.other_pull = PBOX_FMT_BF16;
 	memset(state, 0, sizeof(state));
-	racks_begin(&t.conf);
-	for (unsigned i = 0; i < t.conf.workers; i++)
+	racks_begin(&t->conf);
+	for (unsigned i = 0; i < t->conf.workers; i++)
 		racks.peer[i].may_fail = true;
-	for (end = racks.now + 60 * SEC; refused == 0 && racks.now < end;) {
+	for (end = racks.now + 60 * SEC; n == 0 && racks.now < end;) {
 		racks_step();
-		for (unsigned i = 0; i < t.conf.workers; i++) {
+		for (unsigned i = 0; i < t->conf.workers; i++) {
 			struct worker_state *s = &state[i];
 
 			if (s->d.what == NULL &&
 				pbox_worker_state(racks.peer[i].w) == PBOX_WORKER_OPEN)
-				declare(i, &t);
+				declare(i, t);
 			if (pbox_worker_state(racks.peer[i].w) != PBOX_WORKER_FAILED)
 				continue;
-			refused++;
-			CU_ASSERT_PTR_NOT_NULL(strstr(pbox_worker_error(racks.peer[i].w)->text,
-				"declares 'workers push fp32, pull "));
+			n++;
+			CU_ASSERT_PTR_NOT_NULL(
+				strstr(pbox_worker_error(racks.peer[i].w)->text, text));
 		}
 	}
-	CU_ASSERT(refused > 0);
+	CU_ASSERT(n > 0);
 	racks_end();
+}
+
+/* Workers of one rack push and pull fp32, those of the other pull bf16. */
+static void
+test_other_formats(void)
+{
+	struct training t = plain;
+
+	t.other_pull = PBOX_FMT_BF16;
+	refused(&t, "declares 'workers push fp32, pull ");
+}
+
+/* Two tensors of one size have changed places: their sums would be of one and the other. */
+static void
+test_other_tensors(void)
+{
+	struct pbox_client_tensor others[TENSORS];
+	struct training t = plain;
+
+	memcpy(others, tensor, sizeof(others));
+	others[0].name = "1"; /* those without a name have their number */
+	others[1].name = "0";
+	t.others = others;
+	t.other_pull = t.format;
+	refused(&t, "tensors ");
 }
 
 static void
@@ -365,6 +389,7 @@ test_both_restart(void)
 const struct unit_test unit_tests[] = {
 	{"two racks of two", test_two_racks},
 	{"racks with other formats", test_other_formats},
+	{"racks with other tensors", test_other_tensors},
 	{"all ops, fp32 and bf16", test_ops},
 	{"three racks of four", test_three_racks},
 	{"30 % loss", test_loss},

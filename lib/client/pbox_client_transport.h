@@ -35,7 +35,7 @@
 extern "C" {
 #endif
 
-#define PBOX_CLIENT_TRANSPORT_ABI 2
+#define PBOX_CLIENT_TRANSPORT_ABI 3
 
 /** An instance: the first member of the back end's own structure. */
 struct pbox_client_transport {

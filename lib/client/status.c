@@ -79,8 +79,12 @@ pbox_client_versions(struct pbox_client *c, uint32_t table, uint32_t tensor,
 	struct pbox_client_versions *versions, struct pbox_client_error *err)
 {
 	struct versions_cmd v = {.cmd = {.run = versions_run}, .tensor = tensor};
-	int rc = client_enter(c, err);
+	int rc;
 
+	if (versions == NULL || versions->size < sizeof(*versions))
+		return pbox_client_fail(
+			err, PBOX_C_INVALID, "no room is given for the versions (size field)");
+	rc = client_enter(c, err);
 	if (rc != 0)
 		return rc;
 	v.t = client_table(c, table);
@@ -96,8 +100,8 @@ pbox_client_versions(struct pbox_client *c, uint32_t table, uint32_t tensor,
 			v.t == NULL ? "table %u has not been declared"
 				    : "table %u is not in clocks, or has no tensor %u",
 			table, tensor);
-	v.out.size = versions->size;
-	memcpy(versions, &v.out, versions->size < sizeof(v.out) ? versions->size : sizeof(v.out));
+	v.out.size = sizeof(v.out);
+	*versions = v.out;
 	return 0;
 }
 

@@ -73,7 +73,7 @@ uses_of(const struct pbox_registrar *r, unsigned policy, bool slots)
 {
 	return (r->conf.boxes.boxes > 1 ? PBOX_USES_BOXES : 0) |
 	       (r->conf.rack.racks > 0 ? PBOX_USES_RACKS : 0) | pbox_uses_of_policy(policy) |
-	       (slots ? PBOX_USES_SLOTS : 0);
+	       (slots || policy == PBOX_POLICY_REASSIGN ? PBOX_USES_SLOTS : 0);
 }
 
 bool

@@ -54,8 +54,6 @@ extern "C" {
 
 /** X(use, use, who refuses it, reason and next step). Of several in one request the first one is said. */
 #define PBOX_PAIRS(X) \
-	X(PLAN, CLOCKS, BAD_REQUEST, "a plan shares out the slots of a round, and tables in clocks have no rounds: take policy wait or shrink, without slots") \
-	X(SLOTS, CLOCKS, BAD_REQUEST, "slots are shares of a round, and tables in clocks have no rounds: start the job without slots, or declare the table in rounds") \
 	X(PLAN, BOXES, UNSUPPORTED, "each box would share out slots by itself, as boxes do not talk to each other: take policy wait, or one box") \
 	X(PLAN, GPU, PYTHON, "slots that others take over are summed in host memory: move the model to the CPU (model.cpu()), or take policy wait with slots") \
 	X(PLAN, SHRINK, BAD_REQUEST, "a job has one policy: give all workers the same, or set policy in the job's section") \
@@ -75,6 +73,8 @@ extern "C" {
 	X(UP, HOLD, UNSUPPORTED, "two phases are for plain formats so far: push fp32, bf16 or fp16") \
 	X(DOWN, HOLD, UNSUPPORTED, "two phases are for plain formats so far: pull fp32, bf16 or fp16") \
 	X(CLOCKS, DOWN, UNSUPPORTED, "workers are at different versions, so results cannot be differences: pull fp32, bf16 or fp16; pushes alone take a format of blocks") \
+	X(PLAN, CLOCKS, BAD_REQUEST, "a plan shares out the slots of a round, and tables in clocks have no rounds: take policy wait or shrink, without slots") \
+	X(SLOTS, CLOCKS, BAD_REQUEST, "slots are shares of a round, and tables in clocks have no rounds: start the job without slots, or declare the table in rounds") \
 	X(SLOTS, DOWN, UNSUPPORTED, "results as differences are for jobs without slots so far: start the job without slots, or pull fp32, bf16 or fp16") \
 	X(BOXES, UP, UNSUPPORTED, "what is kept beside such sums does not move with a chunk: use fp32, bf16 or fp16, or one box") \
 	X(BOXES, DOWN, UNSUPPORTED, "what is kept beside such results does not move with a chunk: use fp32, bf16 or fp16, or one box")

@@ -143,7 +143,7 @@ declare_check_block(const struct session *s, const struct pbox_client_table *wha
 	return 0;
 }
 
-/** What it cannot be in this job (doc/modes.md). The policy is the job's, which may be another one than this worker's. */
+/** What it cannot be in this job (doc/modes.md), by what this worker has asked for; the box knows the job's. */
 static int
 declare_check_pairs(const struct pbox_worker *w, const struct pbox_client_table *what,
 	struct pbox_client_error *err)

@@ -194,8 +194,7 @@ struct pbox_client_table {
 	uint8_t op;        /**< 0 sum, 1 mean, 2 sample mean, 3 weighted mean */
 	uint8_t optimiser; /**< 0 none; the others: pbox_client_name(), doc/optimisers.md */
 	/** 1 fp32, 2 bf16, 3 fp16: of `in` buffers and on the wire. 16 int8, 20 mxfp4: on the wire; `in` and `out` are fp32, with error
-	 * feedback inside. These go both ways with mode 0, and with mode 1 as pull_format alone; without slots, at one box, and with
-	 * keep_copies. */
+	 * feedback inside. With mode 0 these go both ways; with keep_copies; and with what doc/modes.md says (push, pull). */
 	uint8_t push_format;
 	uint8_t pull_format; /**< of `out` buffers and on the wire */
 	unsigned n;

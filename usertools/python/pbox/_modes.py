@@ -44,10 +44,6 @@ NEEDS: Dict[str, Tuple[str, ...]] = {
     'hold': ('rounds', 'optimiser'),
 }
 PAIRS = (
-    ('plan', 'clocks', 'BAD_REQUEST',
-     'a plan shares out the slots of a round, and tables in clocks have no rounds: take policy wait or shrink, without slots'),
-    ('slots', 'clocks', 'BAD_REQUEST',
-     'slots are shares of a round, and tables in clocks have no rounds: start the job without slots, or declare the table in rounds'),
     ('plan', 'boxes', 'UNSUPPORTED',
      'each box would share out slots by itself, as boxes do not talk to each other: take policy wait, or one box'),
     ('plan', 'gpu', 'PYTHON',
@@ -86,6 +82,10 @@ PAIRS = (
      'two phases are for plain formats so far: pull fp32, bf16 or fp16'),
     ('clocks', 'pull', 'UNSUPPORTED',
      'workers are at different versions, so results cannot be differences: pull fp32, bf16 or fp16; pushes alone take a format of blocks'),
+    ('plan', 'clocks', 'BAD_REQUEST',
+     'a plan shares out the slots of a round, and tables in clocks have no rounds: take policy wait or shrink, without slots'),
+    ('slots', 'clocks', 'BAD_REQUEST',
+     'slots are shares of a round, and tables in clocks have no rounds: start the job without slots, or declare the table in rounds'),
     ('slots', 'pull', 'UNSUPPORTED',
      'results as differences are for jobs without slots so far: start the job without slots, or pull fp32, bf16 or fp16'),
     ('boxes', 'push', 'UNSUPPORTED',

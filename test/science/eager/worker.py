@@ -3,7 +3,7 @@
 """A worker of the experiment eager: a real small training, whose computation lasts as long as is said, by sleeping.
 
 bsp-then    rounds: push of the whole model, then its pull      bsp         rounds: PUSHPULL, our own
-asp         clocks: push of the whole model, then its pull      eager:NAME  pbox.torch.Eager, with that staleness
+asp         clocks: push of the whole model, then its pull      eager:NAME[:PUSH:PULL]  pbox.torch.Eager, with that staleness, in these formats
 push, pull  the transfers alone                         ssp:S       clocks: push, then a pull that waits until nobody is more than S clocks behind
 
 Prints one JSON object: "steps" (seconds of each), "seconds" and "updates" to the loss (worker 0), "late" (computations that took longer
@@ -48,8 +48,9 @@ class Trainer:
         self.opt, self.ahead = None, 0
         self.bound = int(self.method[4:]) if self.method.startswith("ssp:") else None
         if self.method.startswith("eager"):
-            name = self.method.split(":")[1]
-            self.opt = pbox.torch.Eager(torch.optim.SGD(self.params, lr=args.lr), staleness=None if name == "none" else name, client=client)
+            _, name, *formats = self.method.split(":")
+            self.opt = pbox.torch.Eager(torch.optim.SGD(self.params, lr=args.lr), staleness=None if name == "none" else name, client=client,
+                                        **dict(zip(("push", "pull"), formats)))
             return
         tensors = [pbox.Tensor(str(i), p.numel()) for i, p in enumerate(self.params)]
         rounds = self.method.startswith("bsp")

@@ -268,7 +268,7 @@ test_register(void)
 	CU_ASSERT_EQUAL(pbox_client_transport_register(NULL, &err), PBOX_C_INVALID);
 	o.abi++;
 	CU_ASSERT_EQUAL(pbox_client_transport_register(&o, &err), PBOX_C_INVALID);
-	HAS("speaks interface 3, this library 2");
+	HAS("speaks interface 4, this library 3");
 	o.abi--;
 	o.name = "../x";
 	CU_ASSERT_EQUAL(pbox_client_transport_register(&o, &err), PBOX_C_INVALID);

@@ -19,7 +19,7 @@ struct worker {
 	atomic_uint *busy; /* workers that have not done all rounds yet */
 	pthread_t thread;
 	const struct run *r;
-	struct fake_box *box;
+	struct box *box;
 	unsigned id;
 	int rc;
 	struct pbox_client_error err;
@@ -57,18 +57,18 @@ harness_submit(struct pbox_client *c, enum pbox_client_kind kind, const struct p
 }
 
 struct pbox_client_conf
-harness_conf(const struct fake_box *b, int worker, unsigned workers)
+harness_conf(const struct box *b, int worker, unsigned workers)
 {
 	struct pbox_client_conf conf;
 
 	pbox_client_conf_init(&conf);
-	conf.box = fake_address(b);
+	conf.box = box_address(b);
 	conf.job = "job";
 	conf.secret = "secret";
 	conf.worker = worker;
 	conf.workers = workers;
 	conf.mtu = 1500;
-	conf.threads = fake_threads;
+	conf.threads = box_threads;
 	/* only what hangs: the machine may have other work */
 	conf.timeout_ms = conf.join_timeout_ms = 120000;
 	conf.host = worker >= 0 ? (worker == 0 ? "gpu0" : worker == 1 ? "gpu1" : "gpuN") : "any";
@@ -97,6 +97,19 @@ fill(struct worker *w, unsigned round)
 				harness_value(w->id, round, t, i, r->push_format));
 }
 
+/** R5.2a: the sum of @p n workers from @p first on is that of its two halves, of which the left one is a power of two. */
+static float
+tree(const struct run *r, unsigned first, unsigned n, unsigned round, unsigned t, uint64_t i)
+{
+	unsigned left = 1;
+
+	if (n == 1)
+		return harness_value(first, round, t, i, r->push_format);
+	while (left * 2 < n)
+		left *= 2;
+	return tree(r, first, left, round, t, i) + tree(r, first + left, n - left, round, t, i);
+}
+
 static void
 check(struct worker *w, unsigned round)
 {
@@ -105,11 +118,9 @@ check(struct worker *w, unsigned round)
 
 	for (unsigned t = 0; t < r->n; t++)
 		for (uint64_t i = 0; i < r->tensors[t].elements; i++) {
-			float s = harness_value(0, round, t, i, r->push_format);
+			float s = tree(r, 0, r->box.workers, round, t, i);
 			uint8_t want[4];
 
-			for (unsigned k = 1; k < r->box.workers; k++)
-				s = s + harness_value(k, round, t, i, r->push_format);
 			if (r->op != PBOX_OP_SUM)
 				s *= (float)(1.0 / r->box.workers);
 			store(want, r->pull_format, 0, s);
@@ -226,7 +237,7 @@ worker_main(void *arg)
 }
 
 struct restarter {
-	struct fake_box *box;
+	struct box *box;
 	unsigned n, ms;
 	atomic_bool stop;
 	unsigned done;
@@ -243,7 +254,7 @@ restart_main(void *arg)
 		x ^= x >> 7;
 		x ^= x << 17;
 		usleep(5000 + (unsigned)(x % (s->ms * 1000)));
-		fake_restart(s->box);
+		box_restart(s->box);
 		s->done++;
 	}
 	return NULL;
@@ -260,7 +271,7 @@ harness_run(const struct run *r, struct run_result *out)
 	pthread_t restart_thread;
 
 	memset(out, 0, sizeof(*out));
-	struct fake_box *box = fake_start(&r->box);
+	struct box *box = box_start(&r->box);
 	restarter.box = box;
 	if (r->restarts > 0)
 		pthread_create(&restart_thread, NULL, restart_main, &restarter);
@@ -299,7 +310,7 @@ harness_run(const struct run *r, struct run_result *out)
 	}
 	out->stats = w[0].stats;
 	out->seconds = w[0].seconds;
-	out->box = fake_counts(box);
-	fake_stop(box);
+	out->box = box_counts(box);
+	box_stop(box);
 	free(w);
 }

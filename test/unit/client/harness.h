@@ -7,7 +7,7 @@
 
 /**
  * @file
- * N workers as threads against a fake box; every result is compared bit for bit with the sum in
+ * N workers as threads against a box; every result is compared bit for bit with the sum in
  * the order of R5.2a.
  */
 
@@ -16,7 +16,7 @@
 
 #include <pbox_client.h>
 
-#include "fake_box.h"
+#include "box.h"
 
 /** Assert that the test's own `err` says so, and show the text when it is another one. */
 #define HAS(part)                                                \
@@ -27,7 +27,7 @@
 	} while (0)
 
 struct run {
-	struct fake_conf box;
+	struct box_conf box;
 	const struct pbox_client_tensor *tensors;
 	unsigned n, rounds, tables; /* tables: 0 means 1; the same tensors in each */
 	uint8_t op, push_format, pull_format;
@@ -38,8 +38,8 @@ struct run {
 	int gso; /* 0: probe, 1: on, -1: off */
 	unsigned window;
 	const char *transport, *transport_args;
-	/* called by worker 0 before each round (1, ...), with its fake box; may be NULL */
-	void (*before)(struct fake_box *b, unsigned round);
+	/* called by worker 0 before each round (1, ...), with its box; may be NULL */
+	void (*before)(struct box *b, unsigned round);
 	unsigned restarts;   /* the box is restarted so often, at random moments ... */
 	unsigned restart_ms; /* ... with at most this between two; 0: 100 */
 };
@@ -50,7 +50,7 @@ struct run_result {
 	uint64_t checked;
 	char text[512];                 /* of the first failure */
 	struct pbox_client_stats stats; /* of worker 0 */
-	struct fake_counts box;
+	struct box_counts box;
 	double seconds;
 	unsigned restarts; /* that there were */
 };
@@ -60,7 +60,7 @@ void harness_run(const struct run *r, struct run_result *out);
 /** The element that a worker pushes, rounded to the format. */
 float harness_value(unsigned worker, unsigned round, unsigned tensor, uint64_t i, unsigned format);
 /** Configuration of a worker for the box. */
-struct pbox_client_conf harness_conf(const struct fake_box *b, int worker, unsigned workers);
+struct pbox_client_conf harness_conf(const struct box *b, int worker, unsigned workers);
 /** Submit to table 0. */
 int harness_submit(struct pbox_client *c, enum pbox_client_kind kind,
 	const struct pbox_client_io *io, unsigned n, uint8_t priority, pbox_client_handle *h,

@@ -14,7 +14,7 @@
 const char unit_suite[] = "client: signs of life";
 
 static struct pbox_client *
-one_worker(const struct fake_box *b)
+one_worker(const struct box *b)
 {
 	struct pbox_client_conf conf = harness_conf(b, 0, 1);
 	struct pbox_client_error err = {0};
@@ -28,58 +28,58 @@ one_worker(const struct fake_box *b)
 static void
 test_keep_alive(void)
 {
-	struct fake_conf conf = {.workers = 1, .lease_ms = 200};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 1, .lease_ms = 200};
+	struct box *b = box_start(&conf);
 	struct pbox_client *c = one_worker(b);
 	uint64_t came = 0;
 	double t0 = 0;
 
 	/* a while in which this process had its CPU */
 	for (unsigned i = 0; i < 200 && (i == 0 || came < 6); i++) {
-		uint64_t before = fake_counts(b).rx_frames;
+		uint64_t before = box_counts(b).rx_frames;
 
 		t0 = harness_seconds();
 		usleep(600000);
-		came = fake_counts(b).rx_frames - before;
+		came = box_counts(b).rx_frames - before;
 	}
 	CU_ASSERT(came >= 6);
 	CU_ASSERT((double)came <= 20 * (harness_seconds() - t0) / 0.6);
 	pbox_client_close(c);
-	fake_stop(b);
+	box_stop(b);
 }
 
 /* R4.6: the box asks whether this worker lives; its program is busy, the answer comes at once. */
 static void
 test_answers_ping(void)
 {
-	struct fake_conf conf = {.workers = 1, .lease_ms = 60000};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 1, .lease_ms = 60000};
+	struct box *b = box_start(&conf);
 	struct pbox_client *c = one_worker(b);
-	uint64_t before = fake_counts(b).pings;
+	uint64_t before = box_counts(b).pings;
 	double t0, longest = 0;
 
 	for (unsigned i = 1; i <= 20; i++) {
-		fake_ping(b, 0, 0, 0);
+		box_ping(b, 0, 0, 0);
 		for (t0 = harness_seconds(); harness_seconds() - t0 < 120;)
-			if (fake_counts(b).pings == before + i)
+			if (box_counts(b).pings == before + i)
 				break;
 		if (harness_seconds() - t0 > longest)
 			longest = harness_seconds() - t0;
 	}
-	UNIT_EQ_U64(fake_counts(b).pings, before + 20);
+	UNIT_EQ_U64(box_counts(b).pings, before + 20);
 	printf("within %.1f ms ... ", 1e3 * longest);
 	pbox_client_close(c);
-	fake_stop(b);
+	box_stop(b);
 }
 
 /** Several threads go on each by itself as soon as a session is open. */
 static void
 test_threads_alone(void)
 {
-	struct fake_conf conf = {.workers = 1};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 1};
+	struct box *b = box_start(&conf);
 	struct pbox_client *c = one_worker(b);
-	bool steady = fake_threads == 1;
+	bool steady = box_threads == 1;
 
 	for (unsigned i = 0; i < 4000 && !steady; i++) {
 		usleep(5000);
@@ -89,7 +89,7 @@ test_threads_alone(void)
 	}
 	CU_ASSERT(steady);
 	pbox_client_close(c);
-	fake_stop(b);
+	box_stop(b);
 }
 
 const struct unit_test unit_tests[] = {

@@ -79,17 +79,17 @@ test_with_loss(void)
 }
 
 static void
-restart_at_3(struct fake_box *b, unsigned round)
+restart_at_3(struct box *b, unsigned round)
 {
 	if (round == 3)
-		fake_restart(b);
+		box_restart(b);
 }
 
 static void
-end_sessions_at_3(struct fake_box *b, unsigned round)
+end_sessions_at_3(struct box *b, unsigned round)
 {
 	if (round == 3)
-		fake_end_sessions(b);
+		box_end_sessions(b);
 }
 
 /* Keys change with the incarnation, and with the session. */
@@ -111,10 +111,10 @@ static unsigned refused, refusals;
 static const char *prover;
 
 static void
-refuse_at_3(struct fake_box *b, unsigned round)
+refuse_at_3(struct box *b, unsigned round)
 {
 	if (round == 3)
-		fake_refuse(b, refusal[refused], refusals, prover);
+		box_refuse(b, refusal[refused], refusals, prover);
 	end_sessions_at_3(b, round);
 }
 
@@ -183,11 +183,11 @@ test_insecure_refusals(void)
 }
 
 static void
-attack(struct fake_box *b, unsigned round)
+attack(struct box *b, unsigned round)
 {
 	(void)round;
-	fake_attack(b);
-	fake_forge(b);
+	box_attack(b);
+	box_forge(b);
 }
 
 /* Frames that end a session, or fail an operation, or bring a result, if they are believed. */
@@ -204,7 +204,7 @@ test_attacked(void)
 }
 
 static int
-open_with(struct fake_box *b, unsigned auth, int keep_copies, struct pbox_client **c,
+open_with(struct box *b, unsigned auth, int keep_copies, struct pbox_client **c,
 	struct pbox_client_error *err)
 {
 	struct pbox_client_conf conf = harness_conf(b, 0, 1);
@@ -218,8 +218,8 @@ open_with(struct fake_box *b, unsigned auth, int keep_copies, struct pbox_client
 static void
 test_required(void)
 {
-	struct fake_conf conf = {.workers = 1};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 1};
+	struct box *b = box_start(&conf);
 	struct pbox_client_error err;
 	struct pbox_client *c;
 
@@ -229,20 +229,20 @@ test_required(void)
 	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "requires auth"));
 	UNIT_EQ_U64(open_with(b, 2, 1, &c, &err), PBOX_C_INVALID);
 	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "auth is 2"));
-	fake_stop(b);
+	box_stop(b);
 	conf.auth = true;
-	b = fake_start(&conf);
+	b = box_start(&conf);
 	UNIT_EQ_U64(open_with(b, 1, 1, &c, &err), 0);
 	pbox_client_close(c);
-	fake_stop(b);
+	box_stop(b);
 }
 
 /* R11.6: without copies an ERROR SESSION is the end, so it had better be true. */
 static void
 test_doubt(void)
 {
-	struct fake_conf conf = {.workers = 1, .auth = true};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 1, .auth = true};
+	struct box *b = box_start(&conf);
 	struct pbox_client_stats s = {.size = sizeof(s)};
 	struct pbox_client_table nothing = {.size = sizeof(nothing),
 		.push_format = PBOX_FMT_FP32,
@@ -256,41 +256,41 @@ test_doubt(void)
 
 	UNIT_EQ_U64(open_with(b, 0, 0, &c, &err), 0);
 	UNIT_EQ_U64(pbox_client_declare(c, &nothing, 0, &table, &err), 0); /* else it joins again */
-	for (unsigned i = 0; i < 15 || (i < 1200 && fake_counts(b).pings == 0); i++) {
-		fake_forge(b);
+	for (unsigned i = 0; i < 15 || (i < 1200 && box_counts(b).pings == 0); i++) {
+		box_forge(b);
 		usleep(100000);
 		CU_ASSERT_EQUAL(pbox_client_status(c, text, sizeof(text), &err), 0);
 	}
-	CU_ASSERT(fake_counts(b).pings > 0);
-	fake_end_sessions(b);
+	CU_ASSERT(box_counts(b).pings > 0);
+	box_end_sessions(b);
 	t = harness_seconds();
 	while (rc != PBOX_C_LOST && harness_seconds() - t < 120)
 		rc = pbox_client_status(c, text, sizeof(text), &err);
 	UNIT_EQ_U64(rc, PBOX_C_LOST);
 	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "does not know this session"));
 	pbox_client_close(c);
-	fake_stop(b);
+	box_stop(b);
 }
 
 /* R11.6, while a session begins: the box answers too. And a session that has really ended is noticed. */
 static void
 test_denied(void)
 {
-	struct fake_conf conf = {.workers = 1, .auth = true, .denier = 6, .endpoints = 2};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 1, .auth = true, .denier = 6, .endpoints = 2};
+	struct box *b = box_start(&conf);
 	struct pbox_client_error err;
 	struct pbox_client *c;
 
 	CU_ASSERT_EQUAL_FATAL(open_with(b, 1, 1, &c, &err), 0);
 	pbox_client_close(c);
-	fake_stop(b);
+	box_stop(b);
 	conf.denier = 0;
 	conf.short_lived = 2;
-	b = fake_start(&conf);
+	b = box_start(&conf);
 	CU_ASSERT_EQUAL_FATAL(open_with(b, 1, 1, &c, &err), 0);
-	CU_ASSERT(fake_said(b).joins >= 3);
+	CU_ASSERT(box_said(b).joins >= 3);
 	pbox_client_close(c);
-	fake_stop(b);
+	box_stop(b);
 }
 
 const struct unit_test unit_tests[] = {

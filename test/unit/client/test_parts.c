@@ -5,7 +5,7 @@
 #include "client_impl.h"
 #include "unit.h"
 
-#include "fake_box.h"
+#include "box.h"
 
 const char unit_suite[] = "client: receive buffers, names of codes, the example";
 
@@ -45,14 +45,14 @@ int example_main(int argc, char **argv);
 static void
 test_example(void)
 {
-	struct fake_conf conf = {.workers = 1, .secret = "s"};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 1, .secret = "s"};
+	struct box *b = box_start(&conf);
 	char job[] = "job", secret[] = "s", workers[] = "1", name[] = "example";
-	char *argv[] = {name, (char *)(uintptr_t)fake_address(b), job, secret, workers, NULL};
+	char *argv[] = {name, (char *)(uintptr_t)box_address(b), job, secret, workers, NULL};
 
 	CU_ASSERT_EQUAL(example_main(5, argv), 0);
-	CU_ASSERT(fake_counts(b).rounds > 0);
-	fake_stop(b);
+	CU_ASSERT(box_counts(b).rounds > 0);
+	box_stop(b);
 }
 
 const struct unit_test unit_tests[] = {

@@ -58,71 +58,71 @@ expect(const struct run *r, uint64_t restarts)
 }
 
 static void
-restart_at_3(struct fake_box *b, unsigned round)
+restart_at_3(struct box *b, unsigned round)
 {
 	if (round == 3) {
 		usleep(50000); /* the others are in the round, and wait */
-		fake_restart(b);
+		box_restart(b);
 	}
 }
 
 static void
-restart_before_1(struct fake_box *b, unsigned round)
+restart_before_1(struct box *b, unsigned round)
 {
 	if (round == 1)
-		fake_restart(b);
+		box_restart(b);
 }
 
 static void
-restart_then_idle(struct fake_box *b, unsigned round)
+restart_then_idle(struct box *b, unsigned round)
 {
 	if (round == 3) {
 		usleep(50000);
-		fake_restart(b);
+		box_restart(b);
 		usleep(1300000); /* this worker has nothing to push until all tables are reported */
 	}
 }
 
 static void
-twice_at_3(struct fake_box *b, unsigned round)
+twice_at_3(struct box *b, unsigned round)
 {
 	if (round == 3) {
-		fake_restart(b);
+		box_restart(b);
 		usleep(1300000); /* an idle worker looks once a second */
-		fake_restart(b);
+		box_restart(b);
 	}
 }
 
 static void
-again_while_restoring(struct fake_box *b, unsigned round)
+again_while_restoring(struct box *b, unsigned round)
 {
 	if (round == 3) {
-		fake_restart_after(b, 9, 0);
-		fake_restart(b);
+		box_restart_after(b, 9, 0);
+		box_restart(b);
 	}
 }
 
 static void
-again_while_declaring(struct fake_box *b, unsigned round)
+again_while_declaring(struct box *b, unsigned round)
 {
 	if (round == 3) {
-		fake_restart_after(b, 0, 2);
-		fake_restart(b);
+		box_restart_after(b, 0, 2);
+		box_restart(b);
 	}
 }
 
 static void
-forge_always(struct fake_box *b, unsigned round)
+forge_always(struct box *b, unsigned round)
 {
 	(void)round;
-	fake_forge(b);
+	box_forge(b);
 }
 
 static void
-end_sessions(struct fake_box *b, unsigned round)
+end_sessions(struct box *b, unsigned round)
 {
 	if (round == 3)
-		fake_end_sessions(b);
+		box_end_sessions(b);
 }
 
 static void
@@ -172,11 +172,11 @@ test_windows_full(void)
 }
 
 static void
-restart_often(struct fake_box *b, unsigned round)
+restart_often(struct box *b, unsigned round)
 {
 	if (round % 3 == 2) {
 		usleep(20000);
-		fake_restart(b);
+		box_restart(b);
 	}
 }
 
@@ -254,7 +254,7 @@ test_session_ended(void)
 
 struct peer {
 	pthread_t thread;
-	struct fake_box *b;
+	struct box *b;
 	int id;
 	unsigned workers, rounds;
 	uint32_t first_round;
@@ -304,7 +304,7 @@ peer_main(void *arg)
 }
 
 static void
-peers_start(struct fake_box *b, struct peer *p, unsigned n, unsigned rounds)
+peers_start(struct box *b, struct peer *p, unsigned n, unsigned rounds)
 {
 	for (unsigned i = 0; i < n; i++) {
 		p[i] = (struct peer){.b = b, .id = (int)i, .workers = n, .rounds = rounds};
@@ -326,8 +326,8 @@ peers_join(struct peer *p, unsigned n)
 static void
 test_shutdown_and_back(void)
 {
-	struct fake_conf conf = {.workers = 1};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 1};
+	struct box *b = box_start(&conf);
 	struct pbox_client_stats st = {.size = sizeof(st)};
 	float v[1000] = {4};
 	struct pbox_client_io io = {0, v, v};
@@ -337,7 +337,7 @@ test_shutdown_and_back(void)
 
 	peers_start(b, &p, 1, 2);
 	peers_join(&p, 1);
-	fake_shutdown(b);
+	box_shutdown(b);
 	CU_ASSERT_EQUAL(harness_submit(p.c, PBOX_CLIENT_PUSHPULL, &io, 1, 0, &h, &err), 0);
 	for (int ms = 300; ms < 100000; ms *= 4) { /* longer where this process gets no CPU */
 		CU_ASSERT_EQUAL(pbox_client_wait(p.c, h, ms, &err), PBOX_C_DEADLINE);
@@ -348,23 +348,23 @@ test_shutdown_and_back(void)
 	HAS("does not answer yet");
 	CU_ASSERT_EQUAL(pbox_client_why(p.c, err.text, sizeof(err.text), NULL), 0);
 	HAS("shut down");
-	fake_restart(b);
+	box_restart(b);
 	CU_ASSERT_EQUAL(pbox_client_set(p.c, 0, PBOX_ALL_GROUPS, 0, &lr, 1, &err), 0);
 	CU_ASSERT_EQUAL(pbox_client_wait(p.c, h, 120000, &err), 0);
 	pbox_client_stats(p.c, &st);
 	CU_ASSERT_EQUAL(st.restarts, 1);
 	CU_ASSERT(st.restore_ms >= 300 && st.restore_ms < 200000);
 	pbox_client_close(p.c);
-	fake_stop(b);
+	box_stop(b);
 }
 
 /* A worker's result after a box, or part of it, was silent that long: nothing was lost. Returns the HELLOs
  * that it sent meanwhile. */
 static uint64_t
-silent_for(int ms, void (*silence)(struct fake_box *b, bool on))
+silent_for(int ms, void (*silence)(struct box *b, bool on))
 {
-	struct fake_conf conf = {.workers = 1};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 1};
+	struct box *b = box_start(&conf);
 	struct pbox_client_stats st = {.size = sizeof(st)};
 	float v[1000] = {4};
 	struct pbox_client_io io = {0, v, v};
@@ -374,17 +374,17 @@ silent_for(int ms, void (*silence)(struct fake_box *b, bool on))
 
 	peers_start(b, &p, 1, 2);
 	peers_join(&p, 1);
-	hellos = fake_counts(b).hellos;
+	hellos = box_counts(b).hellos;
 	silence(b, true);
 	harness_submit(p.c, PBOX_CLIENT_PUSHPULL, &io, 1, 0, &h, &err);
 	CU_ASSERT_EQUAL(pbox_client_wait(p.c, h, ms, &err), PBOX_C_DEADLINE);
-	hellos = fake_counts(b).hellos - hellos;
+	hellos = box_counts(b).hellos - hellos;
 	silence(b, false);
 	CU_ASSERT_EQUAL(pbox_client_wait(p.c, h, 120000, &err), 0);
 	pbox_client_stats(p.c, &st);
 	CU_ASSERT_EQUAL(st.restarts, 0);
 	pbox_client_close(p.c);
-	fake_stop(b);
+	box_stop(b);
 	return hellos;
 }
 
@@ -392,7 +392,7 @@ silent_for(int ms, void (*silence)(struct fake_box *b, bool on))
 static void
 test_silence(void)
 {
-	silent_for(3500, fake_silence);
+	silent_for(3500, box_silence);
 	HAS("no answer from the box");
 }
 
@@ -400,33 +400,33 @@ test_silence(void)
 static void
 test_data_silence(void)
 {
-	UNIT_EQ_U64(silent_for(5000, fake_no_data), 0);
+	UNIT_EQ_U64(silent_for(5000, box_no_data), 0);
 }
 
 static void
 test_layout_changed(void)
 {
-	struct fake_conf conf = {.workers = 1, .chunk = 700};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 1, .chunk = 700, .endpoints = 1};
+	struct box *b = box_start(&conf);
 	float v[1000] = {4};
 	struct pbox_client_io io = {0, v, v};
 	struct peer p;
 
 	peers_start(b, &p, 1, 2);
 	peers_join(&p, 1);
-	fake_restart_chunk(b, 1400);
+	box_restart_chunk(b, 1400);
 	CU_ASSERT_EQUAL(pbox_client_run(p.c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 1, 120000, &err),
 		PBOX_C_MISMATCH);
 	HAS("came back with another layout of table 0 (1 chunks, there were 2)");
 	pbox_client_close(p.c);
-	fake_stop(b);
+	box_stop(b);
 }
 
 static void
 test_names_whom_it_waits_for(void)
 {
-	struct fake_conf conf = {.workers = 2};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 2};
+	struct box *b = box_start(&conf);
 	float v[1000] = {4};
 	struct pbox_client_io io = {0, v, v};
 	struct peer p[2];
@@ -435,7 +435,7 @@ test_names_whom_it_waits_for(void)
 	peers_start(b, p, 2, 2);
 	peers_join(p, 2);
 	pbox_client_close(p[1].c); /* and does not come back */
-	fake_restart(b);
+	box_restart(b);
 	CU_ASSERT_EQUAL(harness_submit(p[0].c, PBOX_CLIENT_PUSHPULL, &io, 1, 0, &h, &err), 0);
 	for (int ms = 1500; ms < 100000; ms *= 4) {
 		CU_ASSERT_EQUAL(pbox_client_wait(p[0].c, h, ms, &err), PBOX_C_DEADLINE);
@@ -453,45 +453,55 @@ test_names_whom_it_waits_for(void)
 	CU_ASSERT_EQUAL(p[1].last[0], 5.0f);
 	pbox_client_close(p[0].c);
 	pbox_client_close(p[1].c);
-	fake_stop(b);
+	box_stop(b);
+}
+
+/** As a process that is killed: the box hears nothing of it, and keeps its run. */
+static void
+die(struct box *b, struct pbox_client *c)
+{
+	box_silence(b, true);
+	pbox_client_close(c);
+	box_silence(b, false);
+	box_silent_leases(b);
 }
 
 static void
 test_first_round(void)
 {
-	struct fake_conf conf = {.workers = 1};
-	struct fake_box *b = fake_start(&conf);
-	struct fake_counts before;
+	struct box_conf conf = {.workers = 1};
+	struct box *b = box_start(&conf);
+	struct box_counts before;
 	struct peer p;
 
 	p = (struct peer){.b = b, .workers = 1, .rounds = 5, .first_round = 77};
 	pthread_create(&p.thread, NULL, peer_main, &p); /* the job is new: rounds 1 to 5 */
 	peers_join(&p, 1);
 	CU_ASSERT_EQUAL(pbox_client_next_round(p.c, 0), 6);
-	pbox_client_close(p.c);
-	before = fake_counts(b);
+	die(b, p.c);
+	before = box_counts(b);
 	/* its checkpoint is of round 4: round 5 is not computed once more */
 	p = (struct peer){.b = b, .workers = 1, .rounds = 2, .first_round = 5};
 	pthread_create(&p.thread, NULL, peer_main, &p);
 	peers_join(&p, 1);
 	CU_ASSERT_EQUAL(pbox_client_next_round(p.c, 0), 7);
-	UNIT_EQ_U64(fake_counts(b).rounds - before.rounds, 3); /* fragments of round 6 */
-	pbox_client_close(p.c);
+	UNIT_EQ_U64(box_counts(b).rounds - before.rounds, 3); /* fragments of round 6 */
+	die(b, p.c);
 	for (unsigned round = 3; round <= 9; round += 6) {
 		p = (struct peer){.b = b, .workers = 1, .first_round = round};
 		CU_ASSERT_EQUAL(open_table(&p), PBOX_C_MISMATCH);
 		err = p.err;
 		HAS(round == 3 ? "is too old" : "is newer than");
-		pbox_client_close(p.c);
+		die(b, p.c);
 	}
-	fake_stop(b);
+	box_stop(b);
 }
 
 static void
 test_parameters_on_the_box(void)
 {
-	struct fake_conf conf = {.workers = 1};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 1};
+	struct box *b = box_start(&conf);
 	struct pbox_client_hyper lr = {PBOX_HYPER_LR, 0.5}, lr2 = {PBOX_HYPER_LR, 0.25};
 	struct pbox_client_hyper clip = {PBOX_HYPER_CLIP_VALUE, 100};
 	struct peer p = {.b = b, .workers = 1, .mode = PBOX_MODE_OPTIMISER};
@@ -506,28 +516,28 @@ test_parameters_on_the_box(void)
 	CU_ASSERT_EQUAL(pbox_client_set(p.c, 0, PBOX_ALL_GROUPS, 0, &clip, 1, &err), 0);
 	CU_ASSERT_EQUAL(pbox_client_set(p.c, 0, 0, 0, &lr, 1, &err), 0);
 	CU_ASSERT_EQUAL(pbox_client_run(p.c, 0, PBOX_CLIENT_INIT, &init, 1, 1, 0, &err), 0);
-	fake_restart(b); /* before the first pull: the parameters are what init sent */
+	box_restart(b); /* before the first pull: the parameters are what init sent */
 	CU_ASSERT_EQUAL(
 		pbox_client_run(p.c, 0, PBOX_CLIENT_PUSHPULL, &step, 1, 1, 120000, &err), 0);
 	CU_ASSERT_EQUAL(w[7], 6.0f);
-	fake_restart(b);
+	box_restart(b);
 	CU_ASSERT_EQUAL(
 		pbox_client_run(p.c, 0, PBOX_CLIENT_PUSHPULL, &step, 1, 1, 120000, &err), 0);
 	CU_ASSERT_EQUAL(w[7], 5.0f); /* with the lr that was set once */
 	CU_ASSERT_EQUAL(pbox_client_set(p.c, 0, 0, 0, &lr2, 1, &err), 0);
-	fake_restart(b);
+	box_restart(b);
 	CU_ASSERT_EQUAL(
 		pbox_client_run(p.c, 0, PBOX_CLIENT_PUSHPULL, &step, 1, 1, 120000, &err), 0);
 	CU_ASSERT_EQUAL(w[7], 4.5f);
 	pbox_client_close(p.c);
-	fake_stop(b);
+	box_stop(b);
 }
 
 static void
 test_push_alone_is_lost(void)
 {
-	struct fake_conf conf = {.workers = 2};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 2};
+	struct box *b = box_start(&conf);
 	float v[1000] = {4};
 	struct pbox_client_io io = {0, v, v};
 	struct peer p[2];
@@ -535,22 +545,22 @@ test_push_alone_is_lost(void)
 	peers_start(b, p, 2, 2);
 	peers_join(p, 2);
 	CU_ASSERT_EQUAL(pbox_client_run(p[0].c, 0, PBOX_CLIENT_PUSH, &io, 1, 1, 120000, &err), 0);
-	fake_restart(b);
+	box_restart(b);
 	CU_ASSERT_EQUAL(
 		pbox_client_run(p[0].c, 0, PBOX_CLIENT_PULL, &io, 1, 1, 120000, &err), PBOX_C_LOST);
 	HAS("round 3 of tensor 'fc.weight'");
 	HAS("push it again");
 	pbox_client_close(p[0].c);
 	pbox_client_close(p[1].c);
-	fake_stop(b);
+	box_stop(b);
 }
 
 /* What is set for the next round after that holds in the round that is pushed again. */
 static void
 test_set_after_a_loss(void)
 {
-	struct fake_conf conf = {.workers = 2};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 2};
+	struct box *b = box_start(&conf);
 	struct pbox_client_hyper lr = {PBOX_HYPER_LR, 0.5}, then = {PBOX_HYPER_LR, 0.125};
 	float w[1000] = {0}, g[1000], out[2][1000];
 	struct pbox_client_io init = {0, w, NULL}, push[2] = {{0, g, out[0]}, {0, g, out[1]}};
@@ -581,7 +591,7 @@ test_set_after_a_loss(void)
 		CU_ASSERT_EQUAL(
 			pbox_client_run(p[0].c, 0, PBOX_CLIENT_PUSH, push, 1, 1, 0, &err), 0);
 		UNIT_EQ_U64(pbox_client_next_round(p[0].c, 0), 3);
-		fake_restart(b);
+		box_restart(b);
 		CU_ASSERT_EQUAL(
 			pbox_client_run(p[0].c, 0, PBOX_CLIENT_PULL, push, 1, 1, 120000, &err),
 			PBOX_C_LOST);
@@ -592,14 +602,14 @@ test_set_after_a_loss(void)
 		UNIT_EQ_U64(pbox_client_next_round(p[i].c, 0), 3);
 		pbox_client_close(p[i].c);
 	}
-	fake_stop(b);
+	box_stop(b);
 }
 
 static void
 test_nobody_has_it(void)
 {
-	struct fake_conf conf = {.workers = 2};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 2};
+	struct box *b = box_start(&conf);
 	float v[1000] = {4};
 	struct pbox_client_io io = {0, v, v};
 	struct peer p[2];
@@ -614,7 +624,7 @@ test_nobody_has_it(void)
 		CU_ASSERT_EQUAL(
 			pbox_client_run(p[i].c, 0, PBOX_CLIENT_PUSH, &io, 1, 1, 120000, &err), 0);
 	pbox_client_close(p[1].c);
-	fake_restart(b);
+	box_restart(b);
 	p[1] = (struct peer){.b = b, .id = 1, .workers = 2};
 	pthread_create(&p[1].thread, NULL, peer_main, &p[1]);
 	CU_ASSERT_EQUAL(
@@ -624,7 +634,7 @@ test_nobody_has_it(void)
 	pthread_join(p[1].thread, NULL);
 	CU_ASSERT_EQUAL(p[1].rc, PBOX_C_LOST);
 	pbox_client_close(p[1].c);
-	fake_stop(b);
+	box_stop(b);
 }
 
 const struct unit_test unit_tests[] = {

@@ -17,7 +17,7 @@ const char unit_suite[] = "client: sessions, errors, deadlines";
 static struct pbox_client_error err;
 
 static struct pbox_client *
-must_open(struct fake_box *b, int worker, unsigned workers)
+must_open(struct box *b, int worker, unsigned workers)
 {
 	struct pbox_client_conf conf = harness_conf(b, worker, workers);
 	struct pbox_client *c = NULL;
@@ -29,7 +29,7 @@ must_open(struct fake_box *b, int worker, unsigned workers)
 }
 
 static int
-try_open(const struct fake_box *b, unsigned workers, unsigned join_ms, const char *job,
+try_open(const struct box *b, unsigned workers, unsigned join_ms, const char *job,
 	const char *secret)
 {
 	struct pbox_client_conf conf = harness_conf(b, 0, workers);
@@ -55,17 +55,17 @@ ends_with(struct pbox_client_conf *conf, int want, const char *words)
 
 	for (unsigned i = 0; i < 4; i++, conf->join_timeout_ms *= 6) {
 		rc = pbox_client_open(&c, conf, &err);
-		if (rc == want && strstr(err.text, words) != NULL)
-			return true;
 		if (rc == 0)
 			pbox_client_close(c);
+		if (rc == want && strstr(err.text, words) != NULL)
+			return true;
 	}
 	printf("\n    %d, not %d: %s; ", rc, want, err.text);
 	return false;
 }
 
 static bool
-refused(const struct fake_box *b, unsigned workers, unsigned join_ms, const char *job,
+refused(const struct box *b, unsigned workers, unsigned join_ms, const char *job,
 	const char *secret, int want, const char *words)
 {
 	struct pbox_client_conf conf = harness_conf(b, 0, workers);
@@ -130,37 +130,38 @@ waits(struct pbox_client *c, pbox_client_handle h, int ms, const char *words, co
 static void
 test_refusals(void)
 {
-	struct fake_conf conf = {.workers = 2};
-	struct fake_box *b = fake_start(&conf);
+	static const struct {
+		struct box_conf box;
+		unsigned workers;
+		const char *job, *secret;
+		int want;
+		const char *words;
+	} cases[] = {
+		{{0}, 2, "other", "secret", PBOX_C_NO_JOB, "no job 'other' is configured here"},
+		{{0}, 2, "job", "wrong", PBOX_C_SECRET, "the secret of job 'job' is another one"},
+		{{0}, 3, "job", "secret", PBOX_C_MISMATCH, "job 'job' has 2 workers"},
+		{{.terse = true}, 2, "job", "wrong", PBOX_C_SECRET, "secret is wrong"},
+		{{.terse = true}, 3, "job", "secret", PBOX_C_MISMATCH,
+			"this worker says 3 workers, the others say 2"},
+		{{.version_error = true}, 2, "job", "secret", PBOX_C_VERSION, "version 9"},
+		/* on its way, so that it seemed to be of another version */
+		{{.hello_damaged = true}, 2, "job", "secret", PBOX_C_OK, ""},
+		{{.other_secret = true}, 2, "job", "secret", PBOX_C_SECRET, "could not prove"},
+		/* what says so, and has another secret */
+		{{.other_secret = true, .insecure = true}, 2, "job", "secret", PBOX_C_SECRET, ""},
+		{{.full = true}, 2, "job", "secret", PBOX_C_REFUSED, "max_jobs"},
+	};
 
-	CU_ASSERT(refused(b, 2, 2000, "other", "secret", PBOX_C_NO_JOB, "no job of that name"));
-	CU_ASSERT(refused(b, 2, 2000, "job", "wrong", PBOX_C_SECRET, "secret is wrong"));
-	CU_ASSERT(refused(b, 3, 2000, "job", "secret", PBOX_C_MISMATCH,
-		"this worker says 3 workers, the others say 2"));
-	fake_stop(b);
-	conf.version_error = true;
-	b = fake_start(&conf);
-	CU_ASSERT(refused(b, 2, 2000, "job", "secret", PBOX_C_VERSION, "version 9"));
-	fake_stop(b);
-	conf.version_error = false;
-	conf.hello_damaged = true; /* on its way, so that it seemed to be of another version */
-	b = fake_start(&conf);
-	CU_ASSERT_EQUAL(try_open(b, 2, 120000, "job", "secret"), 0);
-	fake_stop(b);
-	conf.hello_damaged = false;
-	conf.other_secret = true;
-	b = fake_start(&conf);
-	CU_ASSERT(refused(b, 2, 2000, "job", "secret", PBOX_C_SECRET, "could not prove"));
-	fake_stop(b);
-	conf.insecure = true; /* what says so, and has another secret */
-	b = fake_start(&conf);
-	CU_ASSERT(refused(b, 2, 2000, "job", "secret", PBOX_C_SECRET, ""));
-	fake_stop(b);
-	conf.insecure = conf.other_secret = false;
-	conf.full = true;
-	b = fake_start(&conf);
-	CU_ASSERT(refused(b, 2, 2000, "job", "secret", PBOX_C_REFUSED, "max_jobs"));
-	fake_stop(b);
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct box_conf conf = cases[i].box;
+		struct box *b;
+
+		conf.workers = 2;
+		b = box_start(&conf);
+		CU_ASSERT(refused(b, cases[i].workers, 2000, cases[i].job, cases[i].secret,
+			cases[i].want, cases[i].words));
+		box_stop(b);
+	}
 }
 
 /* R4.5: a box that can prove nothing is taken where its job is insecure, and not by who asks for auth. */
@@ -168,8 +169,8 @@ static void
 test_insecure(void)
 {
 	struct pbox_client_stats s = {.size = sizeof(s)};
-	struct fake_conf fc = {.workers = 2, .insecure = true};
-	struct fake_box *b = fake_start(&fc);
+	struct box_conf fc = {.workers = 2, .insecure = true};
+	struct box *b = box_start(&fc);
 	struct pbox_client_conf conf;
 	struct pbox_client *c;
 
@@ -193,25 +194,25 @@ test_insecure(void)
 	conf.threads = 65;
 	CU_ASSERT_EQUAL(pbox_client_open(&c, &conf, &err), PBOX_C_INVALID);
 	HAS("threads is 65; 1 to 64 are taken");
-	fake_stop(b);
+	box_stop(b);
 }
 
 static void
 test_unreachable(void)
 {
-	struct fake_conf conf = {.workers = 1, .silent = true};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 1, .silent = true};
+	struct box *b = box_start(&conf);
 	struct pbox_client_conf cc;
 
 	CU_ASSERT(
 		refused(b, 1, 500, "job", "secret", PBOX_C_UNREACHABLE, "HELLOs went unanswered"));
-	fake_stop(b);
+	box_stop(b);
 	conf.silent = false;
 	conf.no_data = true;
-	b = fake_start(&conf);
+	b = box_start(&conf);
 	CU_ASSERT(refused(b, 1, 700, "job", "secret", PBOX_C_UNREACHABLE, "does not answer PING"));
 	cc = harness_conf(b, 0, 1);
-	fake_stop(b); /* the port is closed now: ICMP */
+	box_stop(b); /* the port is closed now: ICMP */
 	cc.box = "127.0.0.1:9";
 	cc.join_timeout_ms = 400;
 	CU_ASSERT(ends_with(&cc, PBOX_C_UNREACHABLE, "nothing listens"));
@@ -220,8 +221,8 @@ test_unreachable(void)
 static void
 test_mtu(void)
 {
-	struct fake_conf conf = {.workers = 1, .mtu = 9000, .max_datagram = 1472};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 1, .mtu = 9000, .max_datagram = 1472};
+	struct box *b = box_start(&conf);
 	struct pbox_client_conf cc = harness_conf(b, 0, 1);
 	struct pbox_client *c;
 
@@ -235,45 +236,55 @@ test_mtu(void)
 	pbox_client_close(c);
 	cc.mtu = 100;
 	CU_ASSERT_EQUAL(pbox_client_open(&c, &cc, &err), PBOX_C_INVALID);
-	fake_stop(b);
+	box_stop(b);
 	/* what the box says of its own must carry a page */
-	conf = (struct fake_conf){.workers = 1, .mtu = 100};
-	b = fake_start(&conf);
+	conf = (struct box_conf){.workers = 1, .mtu = 100};
+	b = box_start(&conf);
 	CU_ASSERT(refused(b, 1, 2000, "job", "secret", PBOX_C_REFUSED, "mtu 100"));
-	fake_stop(b);
+	box_stop(b);
 }
 
+/* @p taken, @p all: what is said of the number of one that lives, and of all. */
 static void
-test_worker_numbers(void)
+worker_numbers(const struct box_conf *conf, const char *taken, const char *more, const char *all)
 {
-	struct fake_conf conf = {.workers = 2};
-	struct fake_box *b = fake_start(&conf);
+	struct box *b = box_start(conf);
 	struct pbox_client *c0 = must_open(b, -1, 2), *c1;
 	struct pbox_client_conf any;
 
 	UNIT_EQ_U64(pbox_client_worker(c0), 0);
 	UNIT_EQ_U64(pbox_client_workers(c0), 2);
-	CU_ASSERT(
-		refused(b, 2, 600, "job", "secret", PBOX_C_REFUSED, "worker 0 has a live session"));
-	HAS("'pbox-ctl workers job' names its host");
+	CU_ASSERT(refused(b, 2, 600, "job", "secret", PBOX_C_REFUSED, taken));
+	HAS(more);
 	c1 = must_open(b, -1, 2);
 	UNIT_EQ_U64(pbox_client_worker(c1), 1);
 	any = harness_conf(b, -1, 2);
 	any.join_timeout_ms = 600;
-	CU_ASSERT(ends_with(&any, PBOX_C_REFUSED, "all 2 workers have a live session"));
+	CU_ASSERT(ends_with(&any, PBOX_C_REFUSED, all));
 	pbox_client_close(c0);
 	c0 = must_open(b, 0, 2); /* free again */
 	pbox_client_close(c0);
 	pbox_client_close(c1);
-	fake_stop(b);
+	box_stop(b);
+}
+
+static void
+test_worker_numbers(void)
+{
+	worker_numbers(&(struct box_conf){.workers = 2}, "worker 0 of job 'job' is taken by any, ",
+		"'pbox-ctl workers job' names the hosts",
+		"all 2 workers of job 'job' have joined; worker ");
+	worker_numbers(&(struct box_conf){.workers = 2, .terse = true},
+		"worker 0 has a live session", "'pbox-ctl workers job' names its host",
+		"all 2 workers have a live session");
 }
 
 static void
 test_arguments(void)
 {
 	static const struct pbox_client_tensor t[] = {{"a", 10, 0}};
-	struct fake_conf conf = {.workers = 1};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 1};
+	struct box *b = box_start(&conf);
 	struct pbox_client *c = must_open(b, 0, 1);
 	float v[10] = {0};
 	struct pbox_client_io io = {0, v, v};
@@ -297,13 +308,13 @@ test_arguments(void)
 	CU_ASSERT_EQUAL(pbox_client_test(c, 0, &err), PBOX_C_INVALID);
 	pbox_client_close(c);
 	pbox_client_close(NULL);
-	fake_stop(b);
+	box_stop(b);
 }
 
 /* ---- tables ------------------------------------------------------------------------------ */
 
 struct second {
-	struct fake_box *b;
+	struct box *b;
 	const struct pbox_client_tensor *t;
 	unsigned n;
 	int rc;
@@ -340,8 +351,8 @@ test_mismatch_at_both_ends(void)
 {
 	static const struct pbox_client_tensor t[] = {{"a", 10, 0}, {"b", 5, 0}};
 	static const struct pbox_client_tensor u[] = {{"a", 10, 0}, {"b", 6, 0}};
-	struct fake_conf conf = {.workers = 2};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 2};
+	struct box *b = box_start(&conf);
 	struct pbox_client *c = must_open(b, 0, 2);
 	struct second s = {.b = b, .t = u, .n = 2};
 	int rc;
@@ -351,19 +362,19 @@ test_mismatch_at_both_ends(void)
 	atomic_store(&s.over, true);
 	pthread_join(s.thread, NULL);
 	CU_ASSERT_EQUAL(rc, PBOX_C_MISMATCH);
-	HAS("differs");
+	HAS(" elements, another worker declared 'b' with ");
 	CU_ASSERT_EQUAL(s.rc, PBOX_C_MISMATCH);
-	CU_ASSERT(strstr(s.err.text, "differs") != NULL);
+	CU_ASSERT(strstr(s.err.text, "all workers must declare the same tensors") != NULL);
 	pbox_client_close(c);
-	fake_stop(b);
+	box_stop(b);
 }
 
 static void
 test_declare_deadline_names_the_missing(void)
 {
 	static const struct pbox_client_tensor t[] = {{"a", 10, 0}};
-	struct fake_conf conf = {.workers = 2};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 2};
+	struct box *b = box_start(&conf);
 	struct pbox_client *c = must_open(b, 0, 2), *second;
 	struct pbox_client_conf conf2;
 	char text[1024];
@@ -388,7 +399,7 @@ test_declare_deadline_names_the_missing(void)
 	CU_ASSERT(strstr(text, "host gpu\\'1\\x0a\\x1b[2J, 0 tables") != NULL);
 	pbox_client_close(second);
 	pbox_client_close(c);
-	fake_stop(b);
+	box_stop(b);
 }
 
 /* A box that is gone: what was asked, of whom, and what to do. */
@@ -397,8 +408,8 @@ test_requests_without_an_answer(void)
 {
 	static const struct pbox_client_tensor t[] = {{"a", 10, 0}};
 	static const struct pbox_client_hyper h = {PBOX_HYPER_CLIP_VALUE, 1};
-	struct fake_conf conf = {.workers = 1};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 1};
+	struct box *b = box_start(&conf);
 	struct pbox_client_conf quick = harness_conf(b, 0, 1);
 	struct pbox_client *c = NULL;
 	char text[256];
@@ -408,31 +419,31 @@ test_requests_without_an_answer(void)
 	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&c, &quick, &err), 0);
 	declare(c, t, 1, 0, 120000, &rc);
 	CU_ASSERT_EQUAL_FATAL(rc, 0);
-	fake_silence(b, true);
+	box_silence(b, true);
 	CU_ASSERT_EQUAL(pbox_client_set(c, 0, PBOX_ALL_GROUPS, 7, &h, 1, &err), PBOX_C_DEADLINE);
 	snprintf(text, sizeof(text),
 		"SET of all groups of table 0 from round 7 on: no answer from the box at %s; check that it is up",
-		fake_address(b));
+		box_address(b));
 	HAS(text);
 	declare(c, t, 1, 0, 300, &rc);
 	CU_ASSERT_EQUAL(rc, PBOX_C_DEADLINE);
 	snprintf(text, sizeof(text),
 		"DECLARE of table 1: no answer from the box at %s; check that it is up",
-		fake_address(b));
+		box_address(b));
 	HAS(text);
 	CU_ASSERT_EQUAL(pbox_client_status(c, text, sizeof(text), &err), PBOX_C_DEADLINE);
 	HAS("STATUS: no answer from the box at ");
-	fake_silence(b, false);
+	box_silence(b, false);
 	pbox_client_close(c);
-	fake_stop(b);
+	box_stop(b);
 }
 
 static void
 test_large_table(void)
 {
 	static const struct pbox_client_tensor t[] = {{"huge", 100000000, 0}, {"small", 3, 0}};
-	struct fake_conf conf = {.workers = 1};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 1};
+	struct box *b = box_start(&conf);
 	struct pbox_client *c = must_open(b, 0, 1);
 	double t0 = harness_seconds();
 	int rc;
@@ -441,7 +452,7 @@ test_large_table(void)
 	printf("%.0f ms ... ", 1e3 * (harness_seconds() - t0));
 	CU_ASSERT_EQUAL(rc, 0);
 	pbox_client_close(c);
-	fake_stop(b);
+	box_stop(b);
 }
 
 /* ---- rounds that do not end ---------------------------------------------------------------- */
@@ -450,8 +461,8 @@ static void
 test_deadline_names_worker_and_tensor(void)
 {
 	static const struct pbox_client_tensor t[] = {{"fc.weight", 1000, 0}};
-	struct fake_conf conf = {.workers = 2};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 2};
+	struct box *b = box_start(&conf);
 	struct pbox_client *c = must_open(b, 0, 2);
 	struct second s = {.b = b, .t = t, .n = 1};
 	float v[1000] = {0};
@@ -474,24 +485,24 @@ test_deadline_names_worker_and_tensor(void)
 	CU_ASSERT_EQUAL(pbox_client_why(c, text, sizeof(text), &err), 0);
 	CU_ASSERT(strstr(text, "missing worker 1") != NULL);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 50, &err), PBOX_C_DEADLINE); /* still valid */
-	fake_silence(b, true);
+	box_silence(b, true);
 	CU_ASSERT(
 		waits(c, h, 2500, "no answer from the box's endpoint", "check that the box is up"));
 	/* what it had said before may be the reason as well */
 	HAS("; when it last answered, 1 of 2 workers had pushed; missing worker 1 (host gpu1)");
-	fake_silence(b, false);
+	box_silence(b, false);
 	atomic_store(&s.over, true);
 	pthread_join(s.thread, NULL);
 	pbox_client_close(c); /* in flight */
-	fake_stop(b);
+	box_stop(b);
 }
 
 static void
 test_shared_fragment_names_the_local_tensor(void)
 {
 	static const struct pbox_client_tensor t[] = {{"bias", 10, 0}, {"scale", 20, 0}};
-	struct fake_conf conf = {.workers = 1};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 1};
+	struct box *b = box_start(&conf);
 	struct pbox_client *c = must_open(b, 0, 1);
 	float v[20] = {1, 2, 3};
 	struct pbox_client_io io[2] = {{0, v, v}, {1, v, v}};
@@ -509,7 +520,7 @@ test_shared_fragment_names_the_local_tensor(void)
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 0, &err), 0);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 0, &err), PBOX_C_INVALID);
 	pbox_client_close(c);
-	fake_stop(b);
+	box_stop(b);
 }
 
 static void
@@ -523,8 +534,8 @@ static void
 test_notify_and_close_in_flight(void)
 {
 	static const struct pbox_client_tensor t[] = {{"w", 100000, 0}};
-	struct fake_conf conf = {.workers = 1};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 1};
+	struct box *b = box_start(&conf);
 	struct pbox_client *c = must_open(b, 0, 1);
 	float *v = calloc(100000, 4);
 	struct pbox_client_io io = {0, v, v};
@@ -538,21 +549,21 @@ test_notify_and_close_in_flight(void)
 		usleep(1000);
 	CU_ASSERT_EQUAL(__atomic_load_n(&done, __ATOMIC_ACQUIRE), 1);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 0, &err), PBOX_C_INVALID);
-	fake_silence(b, true);
+	box_silence(b, true);
 	harness_submit(c, PBOX_CLIENT_PUSHPULL, &io, 1, 0, &h, &err);
 	CU_ASSERT_EQUAL(pbox_client_notify(c, h, count_done, &lost), 0);
 	pbox_client_close(c);
 	CU_ASSERT_EQUAL(__atomic_load_n(&lost, __ATOMIC_ACQUIRE), PBOX_C_CLOSED);
 	free(v);
-	fake_stop(b);
+	box_stop(b);
 }
 
 static void
 test_restart_and_shutdown(void)
 {
 	static const struct pbox_client_tensor t[] = {{"w", 100000, 0}};
-	struct fake_conf conf = {.workers = 2};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 2};
+	struct box *b = box_start(&conf);
 
 	for (int shutdown = 0; shutdown < 2; shutdown++) {
 		struct pbox_client_conf cc = harness_conf(b, 0, 2);
@@ -572,9 +583,9 @@ test_restart_and_shutdown(void)
 		pthread_join(s.thread, NULL);
 		harness_submit(c, PBOX_CLIENT_PUSHPULL, &io, 1, 0, &h, &err);
 		if (shutdown)
-			fake_shutdown(b);
+			box_shutdown(b);
 		else
-			fake_restart(b);
+			box_restart(b);
 		CU_ASSERT_EQUAL(pbox_client_wait(c, h, 120000, &err), PBOX_C_LOST);
 		HAS(shutdown ? "shutting down" : "was restarted");
 		CU_ASSERT_EQUAL(
@@ -584,10 +595,10 @@ test_restart_and_shutdown(void)
 		CU_ASSERT_EQUAL(pbox_client_why(c, (char *)v, 100, &err), PBOX_C_LOST);
 		CU_ASSERT_EQUAL(((char *)v)[0], '\0');
 		pbox_client_close(c);
-		fake_restart(b);
+		box_restart(b);
 		free(v);
 	}
-	fake_stop(b);
+	box_stop(b);
 }
 
 /* ---- parameters on the box ------------------------------------------------------------------ */
@@ -597,8 +608,8 @@ test_init_pull_set_and_steps(void)
 {
 	static const struct pbox_client_tensor t[] = {{"w", 1000, 0}, {"b", 10, 0}};
 	struct pbox_client_hyper lr = {PBOX_HYPER_LR, 0.5};
-	struct fake_conf conf = {.workers = 1};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 1};
+	struct box *b = box_start(&conf);
 	struct pbox_client *c = must_open(b, 0, 1);
 	float p[1000], g[1000], out[1000];
 	struct pbox_client_io init[2] = {{0, p, NULL}, {1, p, NULL}};
@@ -620,7 +631,7 @@ test_init_pull_set_and_steps(void)
 	/* init queues after the pull on the same tensor, so it goes by another client here:
 	 * close, and begin again */
 	pbox_client_close(c);
-	fake_restart(b);
+	box_restart(b);
 	c = must_open(b, 0, 1);
 	declare(c, t, 2, PBOX_MODE_OPTIMISER, 0, &rc);
 	CU_ASSERT_EQUAL(pbox_client_run(c, 0, PBOX_CLIENT_INIT, init, 2, 1, 0, &err), 0);
@@ -636,7 +647,7 @@ test_init_pull_set_and_steps(void)
 	CU_ASSERT_EQUAL(pbox_client_run(c, 0, PBOX_CLIENT_PULL, pull, 1, 1, 0, &err), 0);
 	CU_ASSERT_EQUAL(out[7], 5.0f);
 	pbox_client_close(c);
-	fake_stop(b);
+	box_stop(b);
 }
 
 static void
@@ -645,8 +656,8 @@ test_priorities(void)
 	/* what is less urgent takes much longer than this thread needs to look at it */
 	static const struct pbox_client_tensor t[] = {
 		{"plug", 70000, 0}, {"late", 2000000, 0}, {"soon", 20000, 0}};
-	struct fake_conf conf = {.workers = 1, .window = 4};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 1, .window = 4};
+	struct box *b = box_start(&conf);
 	struct pbox_client *c = must_open(b, 0, 1);
 	float *v = calloc(2000000, 4);
 	struct pbox_client_io io[3] = {{0, v, v}, {1, v, v}, {2, v, v}};
@@ -654,18 +665,18 @@ test_priorities(void)
 	int rc;
 
 	declare(c, t, 3, 0, 0, &rc);
-	fake_silence(b, true); /* the window fills with the first tensor, the others queue */
+	box_silence(b, true); /* the window fills with the first tensor, the others queue */
 	harness_submit(c, PBOX_CLIENT_PUSHPULL, &io[0], 1, 9, &h[0], &err);
 	harness_submit(c, PBOX_CLIENT_PUSHPULL, &io[1], 1, 9, &h[1], &err);
 	harness_submit(c, PBOX_CLIENT_PUSHPULL, &io[2], 1, 1, &h[2], &err);
-	fake_silence(b, false);
+	box_silence(b, false);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h[2], 0, &err), 0);
 	CU_ASSERT_EQUAL(pbox_client_test(c, h[1], &err), PBOX_C_PENDING);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h[1], 0, &err), 0);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h[0], 0, &err), 0);
 	pbox_client_close(c);
 	free(v);
-	fake_stop(b);
+	box_stop(b);
 }
 
 const struct unit_test unit_tests[] = {

@@ -22,8 +22,7 @@ static const struct pbox_client_tensor model[] = {
 	{"a", 700, 0}, {"none", 0, 0}, {"b", ELEMENTS - 700, 0}};
 
 static int
-open_with(struct pbox_client **c, const struct fake_box *b, int worker, unsigned workers,
-	unsigned slots)
+open_with(struct pbox_client **c, const struct box *b, int worker, unsigned workers, unsigned slots)
 {
 	struct pbox_client_conf conf = harness_conf(b, worker, workers);
 
@@ -40,7 +39,7 @@ slot_value(unsigned slot, unsigned i)
 
 struct member {
 	pthread_t thread;
-	struct fake_box *box;
+	struct box *box;
 	unsigned number;
 	uint8_t op;
 	float out[ELEMENTS];
@@ -125,7 +124,7 @@ member_main(void *arg)
 static void
 all(uint8_t op, void (*more)(struct member *, struct pbox_client *), float (*wanted)(unsigned i))
 {
-	struct fake_box *b = fake_start(&(struct fake_conf){.workers = WORKERS, .slots = SLOTS});
+	struct box *b = box_start(&(struct box_conf){.workers = WORKERS});
 	static struct member m[WORKERS];
 	unsigned wrong = 0;
 
@@ -143,7 +142,7 @@ all(uint8_t op, void (*more)(struct member *, struct pbox_client *), float (*wan
 			wrong += m[i].out[k] != wanted(k);
 	}
 	UNIT_EQ_U64(wrong, 0);
-	fake_stop(b);
+	box_stop(b);
 }
 
 static float
@@ -277,16 +276,19 @@ test_invalid(void)
 static void
 test_push_by_plan(void)
 {
-	struct fake_box *b =
-		fake_start(&(struct fake_conf){.workers = 1, .slots = 2, .plans = true});
+	struct box *b = box_start(&(struct box_conf){.workers = 1});
 	struct pbox_client_conf conf = harness_conf(b, 0, 1);
+	const struct pbox_client_hyper lr = {PBOX_HYPER_LR, 0.5};
 	struct pbox_client_table d = {.size = sizeof(d),
+		.mode = PBOX_MODE_OPTIMISER,
+		.optimiser = PBOX_OPT_SGD,
 		.push_format = PBOX_FMT_FP32,
 		.pull_format = PBOX_FMT_FP32,
 		.n = 3,
 		.tensors = model};
 	float x[ELEMENTS] = {0};
 	const struct pbox_client_io io[3] = {{0, NULL, x}, {1, NULL, NULL}, {2, NULL, x}};
+	const struct pbox_client_io init[3] = {{0, x, NULL}, {1, NULL, NULL}, {2, x, NULL}};
 	const void *in[3] = {x, NULL, x};
 	const uint32_t weight = 2;
 	struct pbox_client_op op = {.size = sizeof(op),
@@ -305,19 +307,21 @@ test_push_by_plan(void)
 	conf.policy = PBOX_POLICY_REASSIGN;
 	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&c, &conf, &err), 0);
 	CU_ASSERT_EQUAL_FATAL(pbox_client_declare(c, &d, 0, &table, &err), 0);
+	CU_ASSERT_EQUAL(pbox_client_set(c, 0, PBOX_ALL_GROUPS, 0, &lr, 1, &err), 0);
+	CU_ASSERT_EQUAL(pbox_client_run(c, 0, PBOX_CLIENT_INIT, init, 3, 1, 0, &err), 0);
 	REFUSED(op,
 		"push alone, in a job with policy reassign, does not learn that this worker has got slots");
 	op.kind = PBOX_CLIENT_PUSHPULL;
 	CU_ASSERT_EQUAL(pbox_client_submit(c, &op, &h, &err), 0);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 0, &err), 0);
 	pbox_client_close(c);
-	fake_stop(b);
+	box_stop(b);
 }
 
 static void
 test_configuration(void)
 {
-	struct fake_box *b = fake_start(&(struct fake_conf){.workers = 3, .no_slots = true});
+	struct box *b = box_start(&(struct box_conf){.workers = 3, .no_slots = true});
 	struct pbox_client *c = NULL;
 
 	CU_ASSERT_EQUAL(open_with(&c, b, 0, 3, 2), PBOX_C_INVALID);
@@ -328,23 +332,22 @@ test_configuration(void)
 	UNIT_EQ_U64(pbox_client_slots(c), 3);
 	UNIT_EQ_U64((unsigned)pbox_client_nodes(c, 0, NULL, 0), 1);
 	pbox_client_close(c);
-	fake_stop(b);
+	box_stop(b);
 }
 
 /* Boxes that do not know slots: one says so, the other takes the JOIN. */
 static void
 test_box_without(void)
 {
-	struct fake_box *b =
-		fake_start(&(struct fake_conf){.workers = 3, .slots = SLOTS, .no_slots = true});
+	struct box *b = box_start(&(struct box_conf){.workers = 3, .no_slots = true});
 	struct pbox_client *c = NULL;
 
 	CU_ASSERT_EQUAL(open_with(&c, b, 0, 3, SLOTS), PBOX_C_VERSION);
 	HAS("joining job 'job' at 127.0.0.1:");
 	HAS("this box does not know slots: install the release of this worker's library there");
-	fake_refuse(b, PBOX_E_UNSUPPORTED, 1000, "secret");
+	box_refuse(b, PBOX_E_UNSUPPORTED, 1000, "secret");
 	CU_ASSERT_EQUAL(open_with(&c, b, 0, 3, SLOTS), PBOX_C_VERSION);
-	fake_stop(b);
+	box_stop(b);
 }
 
 const struct unit_test unit_tests[] = {

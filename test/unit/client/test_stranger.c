@@ -14,7 +14,7 @@ const char unit_suite[] = "client: who sees its frames, and answers in the box's
 static struct pbox_client_error err;
 
 static int
-try_open(const struct fake_box *b, const char *secret)
+try_open(const struct box *b, const char *secret)
 {
 	struct pbox_client_conf conf = harness_conf(b, 0, 2);
 	struct pbox_client *c = NULL;
@@ -34,16 +34,16 @@ test_forger(void)
 {
 	static const unsigned code[] = {PBOX_E_SECRET, PBOX_E_NO_JOB, PBOX_E_WORKERS,
 		PBOX_E_BAD_REQUEST, PBOX_E_VERSION, PBOX_E_RUN_ENDED, PBOX_E_UNSUPPORTED};
-	struct fake_conf conf = {.workers = 2};
+	struct box_conf conf = {.workers = 2};
 
 	for (unsigned i = 0; i < 2 * sizeof(code) / sizeof(code[0]); i++) {
-		struct fake_box *b;
+		struct box *b;
 
 		conf.forger = code[i / 2];
 		conf.insecure = i % 2 != 0;
-		b = fake_start(&conf);
+		b = box_start(&conf);
 		CU_ASSERT_EQUAL(try_open(b, conf.insecure ? "" : "secret"), 0);
-		fake_stop(b);
+		box_stop(b);
 	}
 }
 
@@ -51,54 +51,54 @@ test_forger(void)
 static void
 test_refused_while_silent(void)
 {
-	struct fake_conf conf = {.workers = 2};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 2};
+	struct box *b = box_start(&conf);
 
-	fake_refuse(b, PBOX_E_SECRET, 2, NULL);
+	box_refuse(b, PBOX_E_SECRET, 2, NULL);
 	CU_ASSERT_EQUAL(try_open(b, "secret"), 0);
-	UNIT_EQ_U64(fake_said(b).asked, 3);
-	fake_refuse(b, PBOX_E_SECRET, 1000, "not the secret");
+	UNIT_EQ_U64(box_said(b).asked, 3);
+	box_refuse(b, PBOX_E_SECRET, 1000, "not the secret");
 	CU_ASSERT_EQUAL(try_open(b, "secret"), PBOX_C_SECRET);
 	HAS("go away");
-	UNIT_EQ_U64(fake_said(b).asked, 3 + 3);
-	fake_refuse(b, PBOX_E_WORKERS, 1000, "secret"); /* of the box itself */
+	UNIT_EQ_U64(box_said(b).asked, 3 + 3);
+	box_refuse(b, PBOX_E_WORKERS, 1000, "secret"); /* of the box itself */
 	CU_ASSERT_EQUAL(try_open(b, "secret"), PBOX_C_MISMATCH);
-	UNIT_EQ_U64(fake_said(b).asked, 3 + 3 + 1);
-	fake_refuse(b, PBOX_E_UNSUPPORTED, 1000, "secret"); /* R4.10: with its sentence, at once */
+	UNIT_EQ_U64(box_said(b).asked, 3 + 3 + 1);
+	box_refuse(b, PBOX_E_UNSUPPORTED, 1000, "secret"); /* R4.10: with its sentence, at once */
 	CU_ASSERT_EQUAL(try_open(b, "secret"), PBOX_C_VERSION);
 	HAS("go away");
-	UNIT_EQ_U64(fake_said(b).asked, 3 + 3 + 2);
-	fake_stop(b);
+	UNIT_EQ_U64(box_said(b).asked, 3 + 3 + 2);
+	box_stop(b);
 }
 
 /* R4.9: what the box asks for comes back once, with the same nonce, to the endpoint that asked. */
 static void
 test_echoes(void)
 {
-	struct fake_conf conf = {.workers = 1, .endpoints = 2, .lease_ms = 600000};
+	struct box_conf conf = {.workers = 1, .endpoints = 2, .lease_ms = 600000};
 
 	for (unsigned auth = 0; auth < 2; auth++) {
 		struct pbox_client_conf wanted;
-		struct fake_box *b;
+		struct box *b;
 		struct pbox_client *c;
 
 		conf.auth = auth != 0;
-		b = fake_start(&conf);
+		b = box_start(&conf);
 		wanted = harness_conf(b, 0, 1);
 		CU_ASSERT_EQUAL_FATAL(pbox_client_open(&c, &wanted, &err), 0);
 		for (unsigned i = 1; i <= 6; i++) {
 			uint64_t nonce = UINT64_C(0x123456789ABCDEF0) << i;
 			double t0 = harness_seconds();
 
-			fake_ping(b, 0, i % 3, nonce);
-			while (fake_counts(b).echoes < i && harness_seconds() - t0 < 120)
+			box_ping(b, 0, i % 3, nonce);
+			while (box_counts(b).echoes < i && harness_seconds() - t0 < 120)
 				usleep(100);
-			UNIT_EQ_U64(fake_counts(b).echoes, i);
-			UNIT_EQ_U64(fake_counts(b).echo, nonce);
-			UNIT_EQ_U64(fake_counts(b).echo_at, i % 3);
+			UNIT_EQ_U64(box_counts(b).echoes, i);
+			UNIT_EQ_U64(box_counts(b).echo, nonce);
+			UNIT_EQ_U64(box_counts(b).echo_at, i % 3);
 		}
 		pbox_client_close(c);
-		fake_stop(b);
+		box_stop(b);
 	}
 }
 

@@ -9,7 +9,7 @@
 #include "harness.h"
 #include "unit.h"
 
-const char unit_suite[] = "client: rounds through a fake box";
+const char unit_suite[] = "client: rounds through a box";
 
 static const struct pbox_client_tensor model[] = {
 	{"conv1.weight", 5000, 0},

@@ -21,7 +21,7 @@
 
 const char unit_suite[] = "client: transports";
 
-#define LATE 256 /* datagrams that are kept back; fewer than a fake box's window */
+#define LATE 256 /* datagrams that are kept back; fewer than a box's window */
 
 struct late {
 	struct pbox_client_peer to;
@@ -283,8 +283,8 @@ test_register(void)
 static int
 try_transport(const char *name, const char *args)
 {
-	struct fake_conf conf = {.workers = 1};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 1};
+	struct box *b = box_start(&conf);
 	struct pbox_client_conf cc = harness_conf(b, 0, 1);
 	struct pbox_client *c = NULL;
 	int rc;
@@ -295,7 +295,7 @@ try_transport(const char *name, const char *args)
 	rc = pbox_client_open(&c, &cc, &err);
 	if (rc == 0)
 		pbox_client_close(c);
-	fake_stop(b);
+	box_stop(b);
 	return rc;
 }
 
@@ -382,7 +382,7 @@ declare_other(void *arg)
 
 /* Two workers with a table of one tensor, and memory of the first one's transport for it, all zeros. */
 static float *
-two_workers(struct fake_box *b, int keep_copies, struct pbox_client **c, struct pbox_client **d)
+two_workers(struct box *b, int keep_copies, struct pbox_client **c, struct pbox_client **d)
 {
 	struct pbox_client_conf cc = harness_conf(b, 0, 2), cd = harness_conf(b, 1, 2);
 	struct pbox_client_table t = {.size = sizeof(t),
@@ -415,8 +415,8 @@ two_workers(struct fake_box *b, int keep_copies, struct pbox_client **c, struct 
 static void
 test_quiesce(void)
 {
-	struct fake_conf conf = {.workers = 2};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 2};
+	struct box *b = box_start(&conf);
 	struct pbox_client *c = NULL, *d = NULL;
 	/* without copies a restart of the box is the end */
 	float *v = two_workers(b, 0, &c, &d);
@@ -428,7 +428,7 @@ test_quiesce(void)
 	CU_ASSERT_EQUAL(harness_submit(c, PBOX_CLIENT_PUSHPULL, &io, 1, 0, &h, &err), 0);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 100, &err), PBOX_C_DEADLINE); /* d has not pushed */
 	UNIT_EQ_U64(quiesced, before);
-	fake_restart(b);
+	box_restart(b);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 120000, &err), PBOX_C_LOST);
 	CU_ASSERT(quiesced > before);
 	CU_ASSERT(quiet); /* nothing was sent after it: v is ours again */
@@ -436,7 +436,7 @@ test_quiesce(void)
 	UNIT_EQ_U64(allocated, 0);
 	pbox_client_close(c);
 	pbox_client_close(d);
-	fake_stop(b);
+	box_stop(b);
 	UNIT_EQ_U64(broken, 0);
 }
 
@@ -444,8 +444,8 @@ test_quiesce(void)
 static void
 test_freed_under_way(void)
 {
-	struct fake_conf conf = {.workers = 2};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 2};
+	struct box *b = box_start(&conf);
 	struct pbox_client *c = NULL, *d = NULL;
 	float *v = two_workers(b, 1, &c, &d);
 	struct pbox_client_io io = {.tensor = 0, .in = v, .out = v};
@@ -481,15 +481,15 @@ test_freed_under_way(void)
 	pbox_client_close(c);
 	UNIT_EQ_U64(allocated, 0);
 	pbox_client_close(d);
-	fake_stop(b);
+	box_stop(b);
 	UNIT_EQ_U64(broken, 0);
 }
 
 static void
 test_wake(void)
 {
-	struct fake_conf conf = {.workers = 1};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 1};
+	struct box *b = box_start(&conf);
 	struct pbox_client_conf cc = harness_conf(b, 0, 1);
 	struct pbox_client *c = NULL;
 	unsigned before;
@@ -511,14 +511,14 @@ test_wake(void)
 	}
 	CU_ASSERT(took < 0.5);
 	pbox_client_close(c);
-	fake_stop(b);
+	box_stop(b);
 }
 
 static void
 test_plain_memory(void)
 {
-	struct fake_conf conf = {.workers = 1};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 1};
+	struct box *b = box_start(&conf);
 	struct pbox_client_conf cc = harness_conf(b, 0, 1);
 	struct pbox_client *c = NULL;
 	void *p;
@@ -532,7 +532,7 @@ test_plain_memory(void)
 	pbox_client_free(c, NULL);
 	CU_ASSERT_PTR_NULL(pbox_client_alloc(c, SIZE_MAX - 3));
 	pbox_client_close(c);
-	fake_stop(b);
+	box_stop(b);
 }
 
 /* ---- routes that take no trains, or nothing, for a time ------------------------------------- */
@@ -592,8 +592,8 @@ send_some(struct pbox_client_transport *t, struct pbox_client_peer *to)
 static void
 test_trains(void)
 {
-	struct fake_conf conf = {.workers = 1};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 1};
+	struct box *b = box_start(&conf);
 	struct pbox_client_conf cc = harness_conf(b, 0, 1);
 	struct pbox_client_transport_conf c = {.box = {.sin_family = AF_INET}, .mtu = 1500};
 	struct pbox_client_transport *t = NULL;
@@ -639,15 +639,15 @@ test_trains(void)
 		send_some(t, &to);
 	UNIT_EQ_U64(t->train, 1);
 	transport_udp.close(t);
-	fake_stop(b);
+	box_stop(b);
 }
 
 /** Where there are no sockets any more a lane keeps those that it has: the number of a closed one may be another file's. */
 static void
 test_no_socket_left(void)
 {
-	struct fake_conf conf = {.workers = 1};
-	struct fake_box *b = fake_start(&conf);
+	struct box_conf conf = {.workers = 1};
+	struct box *b = box_start(&conf);
 	struct pbox_client_conf cc = harness_conf(b, 0, 1);
 	struct pbox_client_transport_conf c = {.box = {.sin_family = AF_INET}, .mtu = 1500};
 	struct pbox_client_transport *t = NULL, *lane = NULL;
@@ -672,7 +672,7 @@ test_no_socket_left(void)
 	CU_ASSERT(left_alone + left_as_train > 0);
 	transport_udp.close(lane);
 	transport_udp.close(t);
-	fake_stop(b);
+	box_stop(b);
 }
 
 const struct unit_test unit_tests[] = {

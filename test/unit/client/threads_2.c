@@ -4,9 +4,9 @@
 
 /* The same tests, with clients of two progress threads. */
 
-#include "fake_box.h"
+#include "box.h"
 
 static void __attribute__((constructor)) threads_2(void)
 {
-	fake_threads = 2;
+	box_threads = 2;
 }

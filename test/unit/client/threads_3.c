@@ -4,9 +4,9 @@
 
 /* The same tests, with clients of three progress threads. */
 
-#include "fake_box.h"
+#include "box.h"
 
 static void __attribute__((constructor)) threads_3(void)
 {
-	fake_threads = 3;
+	box_threads = 3;
 }

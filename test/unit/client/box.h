@@ -2,14 +2,13 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-#ifndef FAKE_BOX_H
-#define FAKE_BOX_H
+#ifndef BOX_H
+#define BOX_H
 
 /**
  * @file
- * A small box for the tests of the client: one thread, kernel sockets on 127.0.0.1, built on
- * lib/wire alone and written from doc/protocol.md. One job; all-reduce and SGD. It loses, repeats
- * and reorders frames both ways if asked to.
+ * A box for the tests of the client: the engine (registrar and shards) in a thread, with kernel sockets on 127.0.0.1. A
+ * filter between them loses, repeats and reorders frames both ways, and lies, if asked to.
  */
 
 #include <stdbool.h>
@@ -17,15 +16,13 @@
 #include <string.h>
 
 /** Threads of the workers under test: 1, but in programs with threads_2.c or threads_3.c. */
-extern unsigned fake_threads;
+extern unsigned box_threads;
 
-struct fake_conf {
+struct box_conf {
 	const char *job, *secret; /* NULL: "job", "secret" */
 	unsigned workers;
-	unsigned slots;     /* of the job (R5.2b), 16 at most; 0: as many as workers */
-	bool plans;         /* it knows WORK, and all JOINs ask for it */
 	bool no_slots;      /* a box that does not know them, and takes the JOIN none the less */
-	unsigned endpoints; /* 0: fake_threads */
+	unsigned endpoints; /* 0: box_threads */
 	unsigned mtu;       /* 0: 1500 */
 	unsigned window;    /* 0: 64 */
 	unsigned lease_ms;  /* 0: 10000 */
@@ -42,34 +39,34 @@ struct fake_conf {
 	bool stale;
 	bool turns;                 /* after a restart its data endpoints have each other's ports */
 	unsigned work_ms, pause_ms; /* a box that gets the CPU for a part of the time */
-	bool shadows; /* somebody sends each result first, with another element: of a wrong CRC, of a wrong token */
+	bool shadows; /* somebody sends each result first: with another element, of a wrong CRC or token, and half of it */
 	bool silent, deaf, version_error, hello_damaged, no_data, other_secret, full;
 	bool no_room;    /* takes no contribution of worker 0, and does not say why */
 	bool circle;     /* says of every worker that it waits for one that waits for it */
 	bool insecure;   /* takes any secret, and says so */
 	bool auth;       /* frames have tags */
+	bool terse;      /* of its refusals it says the code alone */
 	bool ending;     /* the job is: nobody may join */
 	unsigned forger; /* somebody else answers first: RETRY, this error, a WELCOME; 0: nobody */
 	unsigned short_lived; /* sessions end with their WELCOME, so many */
+	bool older;           /* its WELCOME has no number of a run */
 	/* somebody without keys answers each PING: no such session; the box, which is slower, from this one on */
-	bool older; /* its WELCOME has no number of a run */
 	unsigned denier;
 };
 
-struct fake_counts {
-	uint64_t rx_frames, rx_bytes, tx_frames, tx_bytes, lost, malformed, duplicates, rounds;
-	uint64_t order;                       /* hash of the order in which contributions came */
-	uint64_t restores, given, gone, sets; /* RESTOREs; payloads; fragments lost; SETs */
-	uint64_t pings;                       /* to the control endpoint */
-	uint64_t echoes, echo;                /* PINGs with a nonce, and the last one */
-	unsigned echo_at;                     /* the endpoint that it came to */
+struct box_counts {
+	uint64_t rx_frames, malformed, rounds;
+	uint64_t restores, given, gone; /* RESTOREs; with a payload; lost fragments */
+	uint64_t pings;                 /* to the control endpoint */
+	uint64_t echoes, echo;          /* PINGs with a nonce, and the last one */
+	unsigned echo_at;               /* the endpoint that it came to */
 	uint64_t hellos;
 	uint64_t waits;                   /* STATUSes that say so */
 	uint64_t taken_back, asked_after; /* PULLs sent 10 ms and more after that was reported */
 };
 
 /** What workers said last. */
-struct fake_said {
+struct box_said {
 	uint8_t run[16];          /* JOIN */
 	uint64_t number;          /* JOIN */
 	uint32_t flags;           /* DECLARE */
@@ -77,44 +74,44 @@ struct fake_said {
 	unsigned asked;           /* JOINs with an id other than that of the one before */
 };
 
-struct fake_box;
+struct box;
 
-struct fake_box *fake_start(const struct fake_conf *conf);
+struct box *box_start(const struct box_conf *conf);
 /** "127.0.0.1:port" of the control endpoint. */
-const char *fake_address(const struct fake_box *b);
-/** As after kill and start: another incarnation, no sessions, no tables. */
-void fake_restart(struct fake_box *b);
+const char *box_address(const struct box *b);
+/** As after kill -9 and start: another incarnation, no sessions, no tables. */
+void box_restart(struct box *b);
 /** The same, and its chunks have another size from now on. */
-void fake_restart_chunk(struct fake_box *b, unsigned chunk);
+void box_restart_chunk(struct box *b, unsigned chunk);
 /** One ERROR SESSION to each worker, as if from another incarnation; nothing else happens. */
-void fake_forge(struct fake_box *b);
+void box_forge(struct box *b);
 /** Somebody without keys sends each worker: that the box stops, a result, an answer to everything. */
-void fake_attack(struct fake_box *b);
+void box_attack(struct box *b);
 /** Somebody answers the next JOINs with an error, proven by a secret (NULL: not). */
-void fake_refuse(struct fake_box *b, unsigned code, unsigned joins, const char *secret);
-/** The sessions end (as when leases have run out), tables and rounds stay. */
-void fake_end_sessions(struct fake_box *b);
+void box_refuse(struct box *b, unsigned code, unsigned joins, const char *secret);
+/** All leases have run out, and the run with them: no sessions, no tables; the box goes on. */
+void box_end_sessions(struct box *b);
+/** Leases have run out, and the run is kept for those that come again. */
+void box_silent_leases(struct box *b);
 /** How many RESTOREs there may be before the box is restarted once more; 0: never. */
-void fake_restart_after(struct fake_box *b, unsigned restores, unsigned declares);
+void box_restart_after(struct box *b, unsigned restores, unsigned declares);
 /** From now on nothing is answered (or is again). */
-void fake_silence(struct fake_box *b, bool on);
+void box_silence(struct box *b, bool on);
 /** The same of the data endpoints alone. */
-void fake_no_data(struct fake_box *b, bool on);
+void box_no_data(struct box *b, bool on);
 /** Ask a worker whether it lives (R4.6), and with a nonce for its address (R4.9; 0: not). endpoint: 0 is that of control. */
-void fake_ping(struct fake_box *b, unsigned worker, unsigned endpoint, uint64_t nonce);
+void box_ping(struct box *b, unsigned worker, unsigned endpoint, uint64_t nonce);
 /** Say to every worker that the box stops; from then on it hears nothing, until it is restarted. */
-void fake_shutdown(struct fake_box *b);
-/** A worker of another run joins (R12.3): sessions and tables of the one that is there end. */
-void fake_run_begins(struct fake_box *b);
+void box_shutdown(struct box *b);
+/** As box_end_sessions(), and a worker of another run has come and gone (R12.3). */
+void box_run_begins(struct box *b);
 /** Tables have begun (or have not): who does not go on in them hears RUNNING (R12.6). */
-void fake_running(struct fake_box *b, bool on);
+void box_running(struct box *b, bool on);
 /** The next WELCOMEs have another number, whatever was asked for. */
-void fake_misnumber(struct fake_box *b);
-struct fake_said fake_said(struct fake_box *b);
-struct fake_counts fake_counts(struct fake_box *b);
-/** Chunk of the first contribution that came after the last call of this. */
-uint32_t fake_first_chunk(struct fake_box *b);
-void fake_stop(struct fake_box *b);
+void box_misnumber(struct box *b);
+struct box_said box_said(struct box *b);
+struct box_counts box_counts(struct box *b);
+void box_stop(struct box *b);
 
 static inline float
 from_bf16(uint16_t v)
@@ -137,4 +134,4 @@ to_bf16(float f)
 	return (uint16_t)((u + 0x7FFF + (u >> 16 & 1)) >> 16);
 }
 
-#endif /* FAKE_BOX_H */
+#endif /* BOX_H */

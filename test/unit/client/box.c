@@ -464,6 +464,12 @@ box_address(const struct box *b)
 	return b->address;
 }
 
+const void *
+box_ctx(const struct box *b)
+{
+	return b->conf.ctx;
+}
+
 void
 box_stop(struct box *b)
 {

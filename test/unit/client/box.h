@@ -19,6 +19,7 @@
 extern unsigned box_threads;
 
 struct box_conf {
+	const void *ctx;          /* of the test: box_ctx() */
 	const char *job, *secret; /* NULL: "job", "secret" */
 	unsigned workers;
 	bool no_slots;      /* a box that does not know them, and takes the JOIN none the less */
@@ -79,6 +80,7 @@ struct box;
 struct box *box_start(const struct box_conf *conf);
 /** "127.0.0.1:port" of the control endpoint. */
 const char *box_address(const struct box *b);
+const void *box_ctx(const struct box *b);
 /** As after kill -9 and start: another incarnation, no sessions, no tables. */
 void box_restart(struct box *b);
 /** The same, and its chunks have another size from now on. */

@@ -2,6 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -32,20 +33,26 @@ base(unsigned workers, unsigned rounds)
 	};
 }
 
+static void
+check_exact(const struct run *r, const struct run_result *o)
+{
+	if (o->failed > 0)
+		printf("\n    %s\n", o->text);
+	UNIT_EQ_U64(o->failed, 0);
+	UNIT_EQ_U64(o->mismatches, 0);
+	CU_ASSERT(o->checked > 0);
+	UNIT_EQ_U64(o->stats.auth, r->box.auth);
+	UNIT_EQ_U64(o->box.malformed, 0);
+	UNIT_EQ_U64(o->stats.mtu, 1500);
+}
+
 static struct run_result
 expect_exact(const struct run *r)
 {
 	struct run_result o;
 
 	harness_run(r, &o);
-	if (o.failed > 0)
-		printf("\n    %s\n", o.text);
-	UNIT_EQ_U64(o.failed, 0);
-	UNIT_EQ_U64(o.mismatches, 0);
-	CU_ASSERT(o.checked > 0);
-	UNIT_EQ_U64(o.stats.auth, r->box.auth);
-	UNIT_EQ_U64(o.box.malformed, 0);
-	UNIT_EQ_U64(o.stats.mtu, 1500);
+	check_exact(r, &o);
 	return o;
 }
 
@@ -105,17 +112,45 @@ test_restarts(void)
 	UNIT_EQ_U64(expect_exact(&r).stats.restarts, 1);
 }
 
-static const unsigned refusal[] = {
-	PBOX_E_SECRET, PBOX_E_NO_JOB, PBOX_E_WORKERS, PBOX_E_MISMATCH, PBOX_E_BAD_REQUEST};
-static unsigned refused, refusals;
-static const char *prover;
+/* What becomes of the JOINs after round 3. */
+struct refusal {
+	pthread_t thread;
+	unsigned code, joins;
+	const char *prover;
+	struct run r;
+	struct run_result o;
+};
 
 static void
 refuse_at_3(struct box *b, unsigned round)
 {
+	const struct refusal *f = box_ctx(b);
+
 	if (round == 3)
-		box_refuse(b, refusal[refused], refusals, prover);
+		box_refuse(b, f->code, f->joins, f->prover);
 	end_sessions_at_3(b, round);
+}
+
+static void *
+refusal_main(void *arg)
+{
+	struct refusal *f = arg;
+
+	f->r.box.ctx = f;
+	f->r.timeout_ms = 120000;
+	f->r.before = refuse_at_3;
+	harness_run(&f->r, &f->o);
+	return NULL;
+}
+
+/** All at the same time: they wait. */
+static void
+refusals_run(struct refusal *f, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		pthread_create(&f[i].thread, NULL, refusal_main, &f[i]);
+	for (unsigned i = 0; i < n; i++)
+		pthread_join(f[i].thread, NULL);
 }
 
 /* R10.1: somebody without keys answers a JOIN before the box does, more often than R9.3 asks for where nobody can prove
@@ -123,19 +158,21 @@ refuse_at_3(struct box *b, unsigned round)
 static void
 test_forged_refusals(void)
 {
-	struct run r = base(2, 6);
+	static const unsigned code[] = {PBOX_E_SECRET, PBOX_E_NO_JOB, PBOX_E_WORKERS,
+		PBOX_E_MISMATCH, PBOX_E_BAD_REQUEST, PBOX_E_SECRET};
+	struct refusal f[2 * 6];
 
-	r.timeout_ms = 120000;
-	r.before = refuse_at_3;
-	refusals = 2 * 4; /* of both workers */
-	for (unsigned auth = 0; auth < 2; auth++) {
-		r.box.auth = auth != 0;
-		for (refused = 0; refused < sizeof(refusal) / sizeof(refusal[0]); refused++)
-			UNIT_EQ_U64(expect_exact(&r).stats.restarts, 1);
-		prover = "not the secret";
-		refused = 0;
-		UNIT_EQ_U64(expect_exact(&r).stats.restarts, 1);
-		prover = NULL;
+	for (unsigned i = 0; i < 2 * 6; i++) {
+		f[i] = (struct refusal){.code = code[i % 6],
+			.joins = 2 * 4, /* of both workers */
+			.prover = i % 6 == 5 ? "not the secret" : NULL,
+			.r = base(2, 6)};
+		f[i].r.box.auth = i >= 6;
+	}
+	refusals_run(f, 2 * 6);
+	for (unsigned i = 0; i < 2 * 6; i++) {
+		check_exact(&f[i].r, &f[i].o);
+		UNIT_EQ_U64(f[i].o.stats.restarts, 1);
 	}
 }
 
@@ -143,43 +180,39 @@ test_forged_refusals(void)
 static void
 test_proven_refusal(void)
 {
-	struct run r = base(2, 6);
-	struct run_result o;
+	struct refusal f[2];
 
-	r.timeout_ms = 120000;
-	r.before = refuse_at_3;
-	prover = "secret";
-	refused = 1;
-	refusals = 3;
 	for (unsigned auth = 0; auth < 2; auth++) {
-		r.box.auth = auth != 0;
-		harness_run(&r, &o);
-		CU_ASSERT(o.failed > 0);
-		CU_ASSERT(strstr(o.text, "go away") != NULL);
+		f[auth] = (struct refusal){
+			.code = PBOX_E_NO_JOB, .joins = 3, .prover = "secret", .r = base(2, 6)};
+		f[auth].r.box.auth = auth != 0;
 	}
-	prover = NULL;
+	refusals_run(f, 2);
+	for (unsigned auth = 0; auth < 2; auth++) {
+		CU_ASSERT(f[auth].o.failed > 0);
+		CU_ASSERT(strstr(f[auth].o.text, "go away") != NULL);
+	}
 }
 
 /* R9.3: of an insecure job nobody can prove anything, also not with the empty secret. */
 static void
 test_insecure_refusals(void)
 {
-	struct run r = base(1, 6);
-	struct run_result o;
+	struct refusal f[2];
 
-	r.timeout_ms = 120000;
-	r.before = refuse_at_3;
-	r.box.auth = false;
-	r.box.insecure = true;
-	prover = "";
-	refused = 1;
-	refusals = 2;
-	UNIT_EQ_U64(expect_exact(&r).stats.restarts, 1);
-	refusals = 1000;
-	harness_run(&r, &o);
-	prover = NULL;
-	CU_ASSERT(o.failed > 0);
-	CU_ASSERT(strstr(o.text, "go away") != NULL);
+	for (unsigned i = 0; i < 2; i++) {
+		f[i] = (struct refusal){.code = PBOX_E_NO_JOB,
+			.joins = i == 0 ? 2 : 1000,
+			.prover = "",
+			.r = base(1, 6)};
+		f[i].r.box.auth = false;
+		f[i].r.box.insecure = true;
+	}
+	refusals_run(f, 2);
+	check_exact(&f[0].r, &f[0].o);
+	UNIT_EQ_U64(f[0].o.stats.restarts, 1);
+	CU_ASSERT(f[1].o.failed > 0);
+	CU_ASSERT(strstr(f[1].o.text, "go away") != NULL);
 }
 
 static void

@@ -99,7 +99,7 @@ late(struct pbox_client *c, const struct pbox_client_tensor *t, const char *word
 {
 	int rc;
 
-	for (unsigned ms = 3000; ms < 200000; ms *= 4) {
+	for (unsigned ms = 600; ms < 200000; ms *= 4) {
 		declare(c, t, 1, 0, ms, &rc);
 		if (rc == PBOX_C_DEADLINE && strstr(err.text, words) != NULL &&
 			strstr(err.text, more) != NULL)

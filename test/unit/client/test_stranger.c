@@ -2,6 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <pbox_wire.h>
@@ -14,7 +15,7 @@ const char unit_suite[] = "client: who sees its frames, and answers in the box's
 static struct pbox_client_error err;
 
 static int
-try_open(const struct box *b, const char *secret)
+try_open(const struct box *b, const char *secret, struct pbox_client_error *e)
 {
 	struct pbox_client_conf conf = harness_conf(b, 0, 2);
 	struct pbox_client *c = NULL;
@@ -22,10 +23,28 @@ try_open(const struct box *b, const char *secret)
 
 	conf.join_timeout_ms = 120000;
 	conf.secret = secret;
-	rc = pbox_client_open(&c, &conf, &err);
+	rc = pbox_client_open(&c, &conf, e);
 	if (rc == 0)
 		pbox_client_close(c);
 	return rc;
+}
+
+struct forged {
+	pthread_t thread;
+	struct box_conf box;
+	int rc;
+};
+
+static void *
+forged_main(void *arg)
+{
+	struct forged *f = arg;
+	struct box *b = box_start(&f->box);
+	struct pbox_client_error e;
+
+	f->rc = try_open(b, f->box.insecure ? "" : "secret", &e);
+	box_stop(b);
+	return NULL;
 }
 
 /* R9.3: somebody sees the requests, and answers each of them before the box does. */
@@ -34,16 +53,17 @@ test_forger(void)
 {
 	static const unsigned code[] = {PBOX_E_SECRET, PBOX_E_NO_JOB, PBOX_E_WORKERS,
 		PBOX_E_BAD_REQUEST, PBOX_E_VERSION, PBOX_E_RUN_ENDED, PBOX_E_UNSUPPORTED};
-	struct box_conf conf = {.workers = 2};
+	const unsigned n = 2 * sizeof(code) / sizeof(code[0]);
+	struct forged f[2 * sizeof(code) / sizeof(code[0])];
 
-	for (unsigned i = 0; i < 2 * sizeof(code) / sizeof(code[0]); i++) {
-		struct box *b;
-
-		conf.forger = code[i / 2];
-		conf.insecure = i % 2 != 0;
-		b = box_start(&conf);
-		CU_ASSERT_EQUAL(try_open(b, conf.insecure ? "" : "secret"), 0);
-		box_stop(b);
+	for (unsigned i = 0; i < n; i++) { /* at the same time: they wait */
+		f[i] = (struct forged){
+			.box = {.workers = 2, .forger = code[i / 2], .insecure = i % 2 != 0}};
+		pthread_create(&f[i].thread, NULL, forged_main, &f[i]);
+	}
+	for (unsigned i = 0; i < n; i++) {
+		pthread_join(f[i].thread, NULL);
+		UNIT_EQ_U64(f[i].rc, 0);
 	}
 }
 
@@ -55,17 +75,17 @@ test_refused_while_silent(void)
 	struct box *b = box_start(&conf);
 
 	box_refuse(b, PBOX_E_SECRET, 2, NULL);
-	CU_ASSERT_EQUAL(try_open(b, "secret"), 0);
+	CU_ASSERT_EQUAL(try_open(b, "secret", &err), 0);
 	UNIT_EQ_U64(box_said(b).asked, 3);
 	box_refuse(b, PBOX_E_SECRET, 1000, "not the secret");
-	CU_ASSERT_EQUAL(try_open(b, "secret"), PBOX_C_SECRET);
+	CU_ASSERT_EQUAL(try_open(b, "secret", &err), PBOX_C_SECRET);
 	HAS("go away");
 	UNIT_EQ_U64(box_said(b).asked, 3 + 3);
 	box_refuse(b, PBOX_E_WORKERS, 1000, "secret"); /* of the box itself */
-	CU_ASSERT_EQUAL(try_open(b, "secret"), PBOX_C_MISMATCH);
+	CU_ASSERT_EQUAL(try_open(b, "secret", &err), PBOX_C_MISMATCH);
 	UNIT_EQ_U64(box_said(b).asked, 3 + 3 + 1);
 	box_refuse(b, PBOX_E_UNSUPPORTED, 1000, "secret"); /* R4.10: with its sentence, at once */
-	CU_ASSERT_EQUAL(try_open(b, "secret"), PBOX_C_VERSION);
+	CU_ASSERT_EQUAL(try_open(b, "secret", &err), PBOX_C_VERSION);
 	HAS("go away");
 	UNIT_EQ_U64(box_said(b).asked, 3 + 3 + 2);
 	box_stop(b);

@@ -93,7 +93,9 @@ static int
 round_with(struct other *o, unsigned timeout_ms, unsigned patience_ms, unsigned wait_ms,
 	double *seconds)
 {
-	struct box_conf conf = {.workers = 2, .circle = o->circle, .no_room = o->no_room};
+	/* workers say so often that they live */
+	struct box_conf conf = {
+		.workers = 2, .lease_ms = 3000, .circle = o->circle, .no_room = o->no_room};
 	struct box *b = box_start(&conf);
 	static float v[N];
 	struct pbox_client_io io = {0, v, v};
@@ -120,11 +122,11 @@ round_with(struct other *o, unsigned timeout_ms, unsigned patience_ms, unsigned 
 static void
 test_alive(void)
 {
-	struct other o = {.sleep_ms = 30000};
+	struct other o = {.sleep_ms = 9000};
 	double s;
 
-	CU_ASSERT_EQUAL(round_with(&o, 14000, 200000, 0, &s), 0);
-	CU_ASSERT(s > 20);
+	CU_ASSERT_EQUAL(round_with(&o, 4000, 200000, 0, &s), 0);
+	CU_ASSERT(s > 6);
 	CU_ASSERT_EQUAL(o.rc, 0);
 }
 
@@ -163,8 +165,8 @@ test_bounds(void)
 	struct other o = {.sleep_ms = 120000};
 	double s;
 
-	CU_ASSERT_EQUAL(round_with(&o, 14000, 16000, 0, &s), PBOX_C_DEADLINE);
-	CU_ASSERT(s >= 15.9 && s < 119);
+	CU_ASSERT_EQUAL(round_with(&o, 4000, 6000, 0, &s), PBOX_C_DEADLINE);
+	CU_ASSERT(s >= 5.9 && s < 119);
 	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "missing worker 1 (host "));
 	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "it is alive"));
 	o = (struct other){.sleep_ms = 120000};

@@ -157,10 +157,10 @@ def refused(args):
             print("taken", how, flush=True)
         tries.n += 1
     tries.n = 0
-    tries("push='int8'", "max_norm", push="int8", max_norm=1.0)
-    tries("pull='mxfp4'", "slots", pull="mxfp4", slots=4)
-    tries("pull='int8'", "max_norm", pull="int8", max_norm=1.0)
-    tries("pull='int8'", "skip_nonfinite", pull="int8", skip_nonfinite=True)
+    tries("pushes in blocks with two phases", "push fp32", push="int8", max_norm=1.0)
+    tries("slots with results in blocks", "pull fp32", pull="mxfp4", slots=4)
+    tries("results in blocks with two phases", "pull fp32", pull="int8", max_norm=1.0)
+    tries("results in blocks with two phases", "pull fp32", pull="int8", skip_nonfinite=True)
     tries("keep_copies", pull="int8", keep_copies=False)
     tries("keep_copies", push="int8", keep_copies=False)
     for text, compress in (("'auto', or a list", "always"), ("without entries", []), ("rounds begin with 1", [(0, "int8")]),
@@ -168,7 +168,7 @@ def refused(args):
                            ("'a'", [("a", "int8")]), ("one of them", [(1, "int8"), (9, "mxfp4")]), ("(round, format)", ["int8"])):
         tries("compress", text, compress=compress)
     tries("push='bf16'", "compress", compress="auto", push="bf16")
-    tries("max_norm", "push='int8'", compress="auto", max_norm=1.0)
+    tries("pushes in blocks with two phases", "push fp32", compress="auto", max_norm=1.0)
     tries("send_early", "compress", compress="auto", slots=4, policy="reassign", send_early=True)
     tries("weighted_mean", "sample_mean", compress="auto", op="weighted_mean")
     print("end", flush=True)

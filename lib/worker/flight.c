@@ -154,6 +154,10 @@ flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool overtakes)
 		.first_ns = ep->lane->now};
 	f->state = FRAG_FLIGHT;
 	f->flight = (uint16_t)(fl - ep->flight);
+	/* codes and copies are made anew below, where those before them may wait in a retransmission whose answer came meanwhile */
+	if (ep->lane->link.loose &&
+		(w->table[f->table]->block != 0 || w->table[f->table]->redo != NULL))
+		link_flush(&ep->lane->link);
 	fl->redo = flight_is_push(fl) && f->owes;
 	fl->again = flight_is_push(fl) && !fl->redo && table_pushes_again(w->table[f->table], f);
 	if (flight_is_push(fl) && !fl->again && !fl->redo) {

@@ -15,6 +15,7 @@ link_flush(struct link *l)
 
 	l->n_tx = l->n_iovs = l->n_hdrs = 0;
 	l->head_bytes = l->flat_bytes = 0;
+	l->loose = false;
 	if (n > 0)
 		l->port->send(l->port->ctx, l->tx, n);
 }
@@ -103,6 +104,7 @@ link_frame(struct link *l, const struct session *s, struct pbox_client_peer *to,
 		l->iov[l->n_iovs++] = (struct iovec){head, lead};
 	for (unsigned i = 0; i < n; i++)
 		l->iov[l->n_iovs++] = iov[i];
+	l->loose |= n > 0 && !stays;
 	if (n > 0 && tag > 0)
 		l->iov[l->n_iovs++] = (struct iovec){head + PBOX_HDR_LEN, tag};
 	d->n = n + 1 + (n > 0 && tag > 0);

@@ -42,6 +42,7 @@ struct link {
 	unsigned n_tx, n_iovs, n_hdrs;
 	size_t head_bytes; /* used of head */
 	bool heads;        /* the last datagram has header-only frames */
+	bool loose;        /* a payload in the batch stays until link_flush() alone */
 	struct pbox_client_tx tx[PBOX_CLIENT_TX_BATCH];
 	struct iovec iov[LINK_IOVS];
 	uint8_t head[LINK_HDRS * (PBOX_HDR_LEN + PBOX_TAG_LEN)]; /* no gap between them */

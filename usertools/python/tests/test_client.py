@@ -114,7 +114,7 @@ class Sessions(Case):
 
     def test_a_silent_worker_is_named_while_the_wait_goes_on(self):
         with self.client(0, 2) as c:
-            said = pbox.client._Said(c)
+            said = pbox._calls.Said(c)
             with self.assertNoLogs("pbox", "WARNING"):
                 said._began -= 6
                 said.look()  # the box hears it

@@ -32,6 +32,7 @@ EXPERIMENTS = {
     "rates": ([], ["--quick"]),
     "bits": (["--rounds", "500"], ["--quick", "--methods", "fp32,int8,mxfp4"]),
     "choice": ([], ["--quick"]),
+    "phub": ([], ["--quick"]),
     "psld": ([], ["--quick"]),
     "moves": ([], ["--quick", "--only", "sgd"]),
 }
@@ -153,7 +154,13 @@ def chosen(d):
                f"{x['rounds']} rounds")
 
 
-CLAIMS = {"hps": by_plan, "eager": eagerly, "rates": saved, "psld": balanced, "moves": moved, "bits": narrow, "choice": chosen}
+def centrally(d):
+    for c in d["cases"]:
+        yield (f"one central box against a server sharded over {c['workers']} workers' hosts, {c['model']}", "3.8 (with its rival's software)",
+               f"{c['times']:.2f} ({c['times_least']:.2f} to {c['times_most']:.2f})", f"{c['bound']:.2f}", len(c["runs"]["central"]))
+
+
+CLAIMS = {"hps": by_plan, "eager": eagerly, "rates": saved, "phub": centrally, "psld": balanced, "moves": moved, "bits": narrow, "choice": chosen}
 
 
 def table_of_claims(results):

@@ -36,7 +36,7 @@ control_fleet(struct lane *l)
 	const uint8_t *b = (const uint8_t *)&l->t->box_ip;
 
 	lane_fail(l,
-		"%u.%u.%u.%u is one of several boxes that share each job ('boxes' in its configuration), and pbox-testps tests one box alone: start it without 'boxes' for this test, or measure all of them together with pbox-perf ADDRESS,ADDRESS,...",
+		"%u.%u.%u.%u is one of several boxes that share each job ('boxes' in its configuration), and the fast path of rounds tests one box alone: start it without 'boxes' for this test, or take --worker library --box ADDRESS,ADDRESS,..., or measure all of them together with pbox-perf ADDRESS,ADDRESS,...",
 		b[0], b[1], b[2], b[3]);
 }
 
@@ -52,29 +52,12 @@ control_port_send(void *ctx, const struct pbox_client_tx *d, unsigned n)
 			return;
 		}
 	for (unsigned i = 0; i < n; i++) {
-		struct rte_mbuf *m = lane_packet(l, l->frames);
-		uint8_t *p;
-
-		if (m == NULL)
-			return; /* lost like any other */
-		p = (uint8_t *)rte_pktmbuf_append(m, (uint16_t)(PBOX_NET_HEADERS_LEN + d[i].bytes));
-		if (p == NULL) {
-			rte_pktmbuf_free(m);
-			continue;
-		}
-		pbox_net_udp_header(
-			&l->t->control_to[c->worker], p, (uint16_t)d[i].bytes, l->ip_id++);
-		p += PBOX_NET_HEADERS_LEN;
-		for (uint32_t k = 0; k < d[i].n; k++) {
-			memcpy(p, d[i].iov[k].iov_base, d[i].iov[k].iov_len);
-			p += d[i].iov[k].iov_len;
-		}
+		lane_datagram(l, c->worker, &l->t->control_to[c->worker], &d[i]);
 		lane_count(l, LS_CONTROL, 1);
-		lane_out(l, c->worker, m);
 	}
 }
 
-static uint64_t
+uint64_t
 control_port_random(void *ctx __rte_unused)
 {
 	uint64_t x;
@@ -150,6 +133,7 @@ int
 control_table(struct testps *t, struct pbox_error *err)
 {
 	bool optimise = t->now.optimiser != PBOX_OPT_NONE;
+	bool clock = t->opt.discipline == PBOX_DISCIPLINE_CLOCK;
 
 	free(t->tensor);
 	t->tensor = calloc(t->model.n, sizeof(*t->tensor));
@@ -160,13 +144,14 @@ control_table(struct testps *t, struct pbox_error *err)
 			.name = t->model.tensor[i].name, .elements = t->model.tensor[i].elements};
 	t->table = (struct pbox_client_table){.size = sizeof(t->table),
 		.mode = optimise ? PBOX_MODE_OPTIMISER : PBOX_MODE_ALLREDUCE,
-		.op = optimise ? PBOX_OP_MEAN : PBOX_OP_SUM,
+		.op = optimise && !clock ? PBOX_OP_MEAN : PBOX_OP_SUM,
+		.discipline = (uint8_t)t->opt.discipline,
 		.optimiser = t->now.optimiser,
 		.push_format = t->now.push,
 		.pull_format = t->now.pull,
 		.n = t->model.n,
 		.tensors = t->tensor,
-		.first_round = PBOX_CLIENT_ROUND_ANY};
+		.first_round = t->opt.worker == TESTPS_LIBRARY ? 0 : PBOX_CLIENT_ROUND_ANY};
 	return 0;
 }
 

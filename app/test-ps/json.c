@@ -17,6 +17,7 @@
 #include <rte_version.h>
 
 #include "json.h"
+#include "library.h"
 #include "loopback.h"
 #include "testps.h"
 
@@ -97,7 +98,7 @@ settings(const struct testps *t)
 	const struct testps_load *l = t->open ? &t->now : &t->load;
 
 	return json_pack(
-		"{s:s, s:i, s:s, s:I, s:i, s:i, s:i, s:I, s:s, s:s, s:s, s:i, s:i, s:b, s:b, s:b, s:s}",
+		"{s:s, s:i, s:s, s:I, s:i, s:i, s:i, s:I, s:s, s:s, s:s, s:i, s:i, s:b, s:b, s:b, s:s, s:s}",
 		"job", t->opt.job, "workers", (int)l->workers, "model", l->model, "elements",
 		(json_int_t)t->model.elements, "fragments", (int)t->plan.n, "fragment",
 		(int)pbox_payload_bytes(t->data.push, t->plan.frag_elements), "window",
@@ -105,7 +106,8 @@ settings(const struct testps *t)
 		pbox_format_name(l->push), "pull", pbox_format_name(l->pull), "optimiser",
 		pbox_optimiser_name(l->optimiser), "nb_cores", (int)t->lanes, "burst",
 		(int)t->opt.burst, "check", !t->opt.no_check, "loopback", t->opt.loopback,
-		"reflected", t->opt.reflected, "compute", t->opt.compute);
+		"reflected", t->opt.reflected, "compute", t->opt.compute, "worker",
+		t->opt.worker == TESTPS_LIBRARY ? "library" : "fast");
 }
 
 json_t *
@@ -144,6 +146,30 @@ json_results(struct testps *t)
 		"format", FORMAT, "version", PBOX_VERSION, "time", when, "rejoined",
 		(int)t->rejoined, "machine", machine(), "settings", settings(t), "ports", ports(t),
 		"lcores", lcores(t));
+}
+
+/* --worker library: how it was asked to play, and which slots each worker has done. */
+static json_t *
+json_library(const struct testps *t)
+{
+	json_t *list = json_array();
+	uint32_t plan = 0;
+
+	for (unsigned w = 0; w < t->workers; w++) {
+		const struct library *b = t->lane[w % t->lanes]->library;
+		const struct library_worker *x = &b->x[w / t->lanes];
+
+		plan = RTE_MAX(plan, b->plan);
+		json_array_append_new(
+			list, json_pack("{s:i, s:I, s:I, s:I}", "worker", (int)w, "rounds",
+				      (json_int_t)x->round, "slots", (json_int_t)x->all_slots,
+				      "slot_time_us", (json_int_t)(library_slot_ns(t, w) / 1000)));
+	}
+	return json_pack("{s:i, s:s, s:s, s:s, s:i, s:i, s:o}", "slots",
+		(int)(t->opt.slots != 0 ? t->opt.slots : t->workers), "policy",
+		pbox_policy_name((unsigned)t->opt.policy), "discipline",
+		pbox_discipline_name((unsigned)t->opt.discipline), "bound", t->opt.bound, "boxes",
+		(int)t->n_boxes, "plans", (int)plan, "workers", list);
 }
 
 void
@@ -191,6 +217,8 @@ json_write(struct testps *t, const struct figures *f, struct pbox_error *err)
 		json_object_set_new(o, "reflector",
 			json_pack("{s:I, s:I}", "frames", (json_int_t)frames, "copies",
 				(json_int_t)copies));
+	if (t->open && t->opt.worker == TESTPS_LIBRARY)
+		json_object_set_new(o, "library", json_library(t));
 	json_counters(o, f);
 	return json_save(o, t->opt.json, err);
 }

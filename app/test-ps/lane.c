@@ -14,7 +14,7 @@
 
 #include <pbox_port_mbuf.h>
 
-#include "testps.h"
+#include "library.h"
 
 #define PREFETCH 4
 #define SLEEP_NS 20000
@@ -241,7 +241,10 @@ packet(struct lane *l, unsigned port, struct rte_mbuf *m)
 		}
 		return;
 	}
-	datagram(l, worker, m, &k);
+	if (__builtin_expect(l->library != NULL, 0))
+		library_datagram(l, worker, m, &k);
+	else
+		datagram(l, worker, m, &k);
 }
 
 /* The headers; and where an mbuf says whether it is a chain, which is looked at when it is freed. */
@@ -338,11 +341,15 @@ lane_main(void *lane)
 		work = lane_receive(l);
 		/* a new session knows nothing of the rounds of the one before */
 		wanted = wanted && !atomic_load_explicit(&l->lost, memory_order_relaxed);
-		if (wanted && !running)
-			rounds_begin(l);
-		running = wanted;
-		if (running)
-			rounds_turn(l);
+		if (l->library != NULL) {
+			library_turn(l, wanted, work >= t->opt.burst);
+		} else {
+			if (wanted && !running)
+				rounds_begin(l);
+			running = wanted;
+			if (running)
+				rounds_turn(l);
+		}
 		if (l->now >= l->tick_us) {
 			l->tick_us = l->now + 500;
 			control_tick(l);

@@ -94,6 +94,10 @@ loopback_open(struct testps *t, struct pbox_error *err)
 	if (t->opt.box[0] == '\0') {
 		t->box_ip = rte_cpu_to_be_32(RTE_IPV4(10, 78, 0, 1));
 		t->box_port = PBOX_CONTROL_PORT;
+		t->boxes[0] = (struct sockaddr_in){.sin_family = AF_INET,
+			.sin_port = rte_cpu_to_be_16(PBOX_CONTROL_PORT),
+			.sin_addr.s_addr = t->box_ip};
+		t->n_boxes = 1;
 	}
 	if (t->load.fragment == 0)
 		t->load.fragment = (MTU - PBOX_MTU_OVERHEAD) & ~63;
@@ -185,7 +189,8 @@ box_planes(struct testps *t, struct loopback *b, struct pbox_error *err)
 	b->job = (struct pbox_job_conf){.name = "*",
 		.secret = (const char *)t->opt.secret.bytes,
 		.secret_len = t->opt.secret.len,
-		.auth = t->opt.auth};
+		.auth = t->opt.auth,
+		.policy = (uint8_t)t->opt.policy};
 	b->dp = pbox_dp_create(&dc, err);
 	if (b->dp == NULL)
 		return -ENOMEM;

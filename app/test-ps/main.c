@@ -118,8 +118,17 @@ testps_start(struct testps *t, int argc, char **argv, struct pbox_error *err)
 	t->us_tick = 1e6 / (double)rte_get_tsc_hz();
 	t->lanes = t->opt.nb_cores;
 	run_settings(t);
-	if (t->opt.box[0] != '\0')
-		ret = testps_box(t->opt.box, &t->box_ip, &t->box_port, err);
+	for (unsigned i = 0; i < TESTPS_BOXES_MAX; i++) {
+		uint32_t ip;
+		uint16_t port;
+
+		if (testps_box_at(t->opt.box, i, &ip, &port, err) <= 0)
+			break;
+		t->boxes[t->n_boxes++] = (struct sockaddr_in){
+			.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = ip};
+	}
+	t->box_ip = t->boxes[0].sin_addr.s_addr;
+	t->box_port = ntohs(t->boxes[0].sin_port);
 	if (ret == 0 && t->opt.loopback)
 		ret = loopback_open(t, err);
 	if (ret == 0)

@@ -10,14 +10,18 @@
 
 #include <pbox_conf.h>
 #include <pbox_modes.h>
+#include <pbox_slots.h>
 #include <pbox_wire.h>
 
 #define TESTPS_WORKERS_MAX 1024
 #define TESTPS_CORES_MAX   32
 #define TESTPS_BURST_MAX   256
+#define TESTPS_BOXES_MAX   16
+#define TESTPS_SLOT_TIMES  16
 #define TESTPS_RATE_MAX    UINT64_C(1000000000000) /* contributions a second */
 
 enum testps_help { TESTPS_HELP_NONE, TESTPS_HELP_SHORT, TESTPS_HELP_ALL };
+enum testps_worker { TESTPS_FAST, TESTPS_LIBRARY };
 enum testps_search { TESTPS_SEARCH_NONE, TESTPS_NDR, TESTPS_PDR };
 
 /** The target of the table, as it was written. */
@@ -29,7 +33,7 @@ struct testps_options {
 	uint32_t stats_period, nb_cores, rxq, txq, rxd, txd, burst, mbufs, mtu;
 	char cmdline_file[256], json[256];
 	/* where the box is, and who we are */
-	char box[64], box_mac[32], job[PBOX_NAME_LEN];
+	char box[512], box_mac[32], job[PBOX_NAME_LEN];
 	struct pbox_conf_secret secret;
 	struct pbox_conf_prefix address;
 	uint8_t gateway[4];
@@ -46,6 +50,16 @@ struct testps_options {
 	enum testps_search search;
 	uint64_t trial_ns, memory;
 	char sweep_workers[128];
+	/* --worker library */
+	enum testps_worker worker;
+	uint32_t slots, wrong_round;
+	int policy, discipline;
+	char bound[16], slot_time[256];
+	/* what these say */
+	bool bounded;
+	uint32_t bound_steps;
+	unsigned n_slot_times;
+	uint64_t slot_time_us[TESTPS_SLOT_TIMES];
 };
 
 extern const struct pbox_conf_table testps_options_table;
@@ -80,6 +94,9 @@ int testps_straggler_check(const struct testps_load *l, struct pbox_error *err);
 int testps_optimiser(struct testps_load *l, const char *text, struct pbox_error *err);
 /** "10.0.0.1" or "10.0.0.1:7269"; @p ip in network order. */
 int testps_box(const char *text, uint32_t *ip, uint16_t *port, struct pbox_error *err);
+/** The same of several, apart by commas: the @p i th; 1, or 0: there are no more. */
+int testps_box_at(
+	const char *text, unsigned i, uint32_t *ip, uint16_t *port, struct pbox_error *err);
 /** Numbers apart by commas, each 1 to TESTPS_WORKERS_MAX: how many, or -EINVAL. */
 int testps_numbers(const char *text, unsigned *out, unsigned max, struct pbox_error *err);
 

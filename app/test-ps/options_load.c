@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <pbox_pairs.h>
+
 #include "options.h"
 
 #define ARGS_MAX     256
@@ -36,6 +38,21 @@ testps_box(const char *text, uint32_t *ip, uint16_t *port, struct pbox_error *er
 			text);
 	*port = (uint16_t)number;
 	return 0;
+}
+
+int
+testps_box_at(const char *text, unsigned i, uint32_t *ip, uint16_t *port, struct pbox_error *err)
+{
+	char one[64];
+
+	for (; i > 0 && *text != '\0'; i--) {
+		text += strcspn(text, ",");
+		text += *text == ',';
+	}
+	if (*text == '\0')
+		return 0;
+	snprintf(one, sizeof(one), "%.*s", (int)strcspn(text, ","), text);
+	return testps_box(one, ip, port, err) == 0 ? 1 : -EINVAL;
 }
 
 #define TESTPS_LIST(symbol, number, name, ...) ", " #name
@@ -199,6 +216,8 @@ testps_load_of(struct testps_load *l, const struct testps_options *o, struct pbo
 		.optimiser = (uint8_t)o->optimiser,
 		.rate = o->rate,
 		.straggler = -1};
+	if (o->discipline == PBOX_DISCIPLINE_CLOCK)
+		l->optimiser = PBOX_OPT_ADD;
 	snprintf(l->model, sizeof(l->model), "%s", o->model);
 	if (o->fragment % 64 != 0)
 		return pbox_fail(err, EINVAL, "--fragment %u: a multiple of 64", o->fragment);
@@ -216,9 +235,132 @@ testps_load_of(struct testps_load *l, const struct testps_options *o, struct pbo
 	return ret;
 }
 
+/* ---- --worker library -------------------------------------------------------------------------- */
+
+/* What the fast path has not; NULL: nothing of it is asked for. */
+static const char *
+asks_library(const struct testps_options *o)
+{
+	return o->slots != 0                             ? "--slots"
+	       : o->policy != PBOX_POLICY_WAIT           ? "--policy"
+	       : o->discipline != PBOX_DISCIPLINE_ROUNDS ? "--discipline"
+	       : strcmp(o->bound, "none") != 0           ? "--bound"
+	       : strcmp(o->slot_time, "0") != 0          ? "--slot-time"
+	       : o->wrong_round != 0                     ? "--wrong-round"
+	       : strchr(o->box, ',') != NULL             ? "several boxes"
+							 : NULL;
+}
+
+/* What only the fast path has. */
+static const char *
+asks_fast(const struct testps_options *o)
+{
+	return o->reflected                      ? "--reflected"
+	       : o->interactive || o->auto_start ? "--interactive"
+	       : o->cmdline_file[0] != '\0'      ? "--cmdline-file"
+	       : o->search != TESTPS_SEARCH_NONE ? "--search"
+	       : o->sweep_workers[0] != '\0'     ? "--sweep-workers"
+	       : o->rate != 0                    ? "--rate"
+	       : strcmp(o->compute, "zero") != 0 ? "--compute"
+	       : strcmp(o->dtype, "fp32") != 0   ? "--dtype"
+						 : NULL;
+}
+
+static int
+slot_times(struct testps_options *o, struct pbox_error *err)
+{
+	char copy[sizeof(o->slot_time)], *at = copy;
+
+	o->n_slot_times = 0;
+	snprintf(copy, sizeof(copy), "%s", o->slot_time);
+	for (const char *word; (word = strsep(&at, ",")) != NULL;) {
+		int64_t us = microseconds(word);
+
+		if (us < 0 || o->n_slot_times == TESTPS_SLOT_TIMES)
+			return pbox_fail(err, EINVAL,
+				"--slot-time %s: at most %d times apart by commas, such as 1ms or 1ms,4ms: each is that of a slot",
+				o->slot_time, TESTPS_SLOT_TIMES);
+		o->slot_time_us[o->n_slot_times++] = (uint64_t)us;
+	}
+	return 0;
+}
+
+static int
+bound_of(struct testps_options *o, struct pbox_error *err)
+{
+	char *end;
+	unsigned long v = strtoul(o->bound, &end, 10);
+
+	o->bounded = strcmp(o->bound, "none") != 0;
+	o->bound_steps = o->bounded ? (uint32_t)v : 0;
+	if (o->bounded && (end == o->bound || *end != '\0' || o->bound[0] == '-' || v >= 1u << 30))
+		return pbox_fail(err, EINVAL,
+			"--bound %s: pushes that another worker may be behind, such as 0 or 4, or none",
+			o->bound);
+	if (o->bounded && o->discipline != PBOX_DISCIPLINE_CLOCK)
+		return pbox_fail(err, EINVAL,
+			"--bound %s: workers in rounds wait for each other anyway: add --discipline clock, or leave it out",
+			o->bound);
+	return 0;
+}
+
+/* The table of what goes together is that of box and library. */
+static int
+pairs(const struct testps_options *o, struct pbox_error *err)
+{
+	bool clock = o->discipline == PBOX_DISCIPLINE_CLOCK;
+	bool optimises = clock || o->optimiser != PBOX_OPT_NONE;
+	uint32_t uses = pbox_uses_of_policy((unsigned)o->policy) |
+			pbox_uses_of_table(optimises, (unsigned)o->discipline, false, PBOX_FMT_FP32,
+				PBOX_FMT_FP32);
+	const struct pbox_pair *p;
+
+	uses |= o->slots != 0 ? PBOX_USES_SLOTS : 0;
+	uses |= strchr(o->box, ',') != NULL ? PBOX_USES_BOXES : 0;
+	p = pbox_pair_in(uses);
+	if (p != NULL)
+		return pbox_fail(err, EINVAL, PBOX_PAIR_FMT, PBOX_PAIR_ARGS(p));
+	if (clock && o->optimiser != PBOX_OPT_NONE && o->optimiser != PBOX_OPT_ADD)
+		return pbox_fail(err, EINVAL,
+			"--optimiser %s with --discipline clock: the box adds what workers push: leave --optimiser out",
+			pbox_optimiser_name((unsigned)o->optimiser));
+	if (o->policy == PBOX_POLICY_REASSIGN && (o->slots == 0 || !optimises))
+		return pbox_fail(err, EINVAL,
+			"--policy reassign shares out slots, with an optimiser on the box: add %s",
+			o->slots == 0 ? "--slots, such as four times the workers"
+				      : "--optimiser, such as sgd");
+	if (o->slots != 0 && o->slots < o->workers)
+		return pbox_fail(err, EINVAL,
+			"--slots %u with %u workers: %u to %d, or none of them", o->slots,
+			o->workers, o->workers, PBOX_MAX_SLOTS);
+	return 0;
+}
+
+static int
+library_options(struct testps_options *o, struct pbox_error *err)
+{
+	const char *library = asks_library(o), *fast = asks_fast(o);
+	int ret;
+
+	if (o->worker == TESTPS_FAST && library != NULL)
+		return pbox_fail(err, EINVAL,
+			"%s: the fast path of rounds does not have that: add --worker library",
+			library);
+	if (o->worker == TESTPS_FAST)
+		return 0;
+	if (fast != NULL)
+		return pbox_fail(err, EINVAL,
+			"%s with --worker library: only the fast path of rounds has that: leave one of them out",
+			fast);
+	ret = slot_times(o, err);
+	if (ret == 0)
+		ret = bound_of(o, err);
+	return ret == 0 ? pairs(o, err) : ret;
+}
+
 /* What contradicts itself. */
 static int
-check(const struct testps_options *o, struct pbox_error *err)
+check(struct testps_options *o, struct pbox_error *err)
 {
 	unsigned numbers[16];
 	uint32_t ip;
@@ -229,8 +371,16 @@ check(const struct testps_options *o, struct pbox_error *err)
 	if (o->box[0] == '\0' && !o->loopback)
 		return pbox_fail(err, EINVAL,
 			"no box: give its address with --box, or make one here with --loopback");
-	if (o->box[0] != '\0' && testps_box(o->box, &ip, &port, err) != 0)
-		return -EINVAL;
+	for (unsigned i = 0, more = o->box[0] != '\0'; more; i++) {
+		int ret = testps_box_at(o->box, i, &ip, &port, err);
+
+		if (ret < 0)
+			return ret;
+		more = ret > 0;
+		if (more && i == TESTPS_BOXES_MAX)
+			return pbox_fail(
+				err, EINVAL, "--box: more than %d boxes", TESTPS_BOXES_MAX);
+	}
 	if (o->address.len == 0 && !o->loopback)
 		return pbox_fail(err, EINVAL,
 			"no address of our own: --address ADDRESS/LENGTH, such as 10.0.0.2/24; the kernel's is not used");
@@ -256,7 +406,9 @@ check(const struct testps_options *o, struct pbox_error *err)
 		return pbox_fail(err, EINVAL,
 			"--hosts: the network of --address has no room for %u workers: use a shorter prefix, such as /16",
 			o->workers);
-	return testps_numbers(o->sweep_workers, numbers, 16, err) < 0 ? -EINVAL : 0;
+	if (testps_numbers(o->sweep_workers, numbers, 16, err) < 0)
+		return -EINVAL;
+	return library_options(o, err);
 }
 
 /* pbox-perf's --time is --duration here, and a number alone means seconds in both; its --format is --dtype: the words for the parser;

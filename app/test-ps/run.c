@@ -92,7 +92,7 @@ fragment_line(const struct testps *t)
 	size_t wide = RTE_MAX(pbox_format_wide(l->push), pbox_format_wide(l->pull));
 	size_t used = wide * t->plan.frag_elements; /* R5.8 */
 
-	if (used < l->fragment && !t->opt.reflected)
+	if (used < l->fragment && !t->opt.reflected && t->opt.worker == TESTPS_FAST)
 		printf("fragments of %zu bytes, not of %u: these would need an MTU of %u, and the box has %u\n",
 			used, l->fragment, wanted, t->session.mtu);
 }
@@ -146,6 +146,7 @@ wait_until(struct testps *t, uint64_t until, struct pbox_error *err)
 	while (testps_now(t) < until && session_running(t)) {
 		if (run_stop_wanted())
 			return pbox_fail(err, EINTR, "interrupted");
+		session_hops(t);
 		if (session_failed(t, err))
 			return -EIO;
 		if (session_lost(t) && session_rejoin(t, err) != 0)

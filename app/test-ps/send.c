@@ -125,3 +125,26 @@ lane_frame(struct lane *l, unsigned worker, const struct pbox_net_udp_template *
 	m->pkt_len = m->data_len;
 	lane_out(l, worker, m);
 }
+
+void
+lane_datagram(struct lane *l, unsigned worker, const struct pbox_net_udp_template *to,
+	const struct pbox_client_tx *d)
+{
+	struct rte_mbuf *m = lane_packet(l, l->frames);
+	uint8_t *p;
+
+	if (m == NULL)
+		return; /* lost like any other */
+	p = (uint8_t *)rte_pktmbuf_append(m, (uint16_t)(PBOX_NET_HEADERS_LEN + d->bytes));
+	if (p == NULL) {
+		rte_pktmbuf_free(m);
+		return;
+	}
+	pbox_net_udp_header(to, p, (uint16_t)d->bytes, l->ip_id++);
+	p += PBOX_NET_HEADERS_LEN;
+	for (uint32_t k = 0; k < d->n; k++) {
+		memcpy(p, d->iov[k].iov_base, d->iov[k].iov_len);
+		p += d->iov[k].iov_len;
+	}
+	lane_out(l, worker, m);
+}

@@ -15,6 +15,7 @@
 #include <rte_launch.h>
 #include <sodium.h>
 
+#include "library.h"
 #include "loopback.h"
 #include "session.h"
 
@@ -53,6 +54,7 @@ session_await(struct testps *t, bool (*done)(const struct lane *l, int want), in
 			i++;
 		if (i == t->lanes)
 			return 0;
+		session_hops(t);
 		if (session_failed(t, err))
 			return -EIO;
 		if (testps_now(t) > end)
@@ -125,6 +127,8 @@ hop_add(struct testps *t, uint32_t ip, struct pbox_error *err)
 		i++;
 	if (i < n)
 		return (int)i;
+	if (n == TESTPS_HOPS)
+		return pbox_fail(err, E2BIG, "more than %d addresses of boxes", TESTPS_HOPS);
 	for (unsigned p = 0; p < t->n_ports; p++) {
 		struct hop *h = &t->hop[p][n];
 
@@ -148,6 +152,19 @@ hop_add(struct testps *t, uint32_t ip, struct pbox_error *err)
 	}
 	atomic_store(&t->hops, n + 1);
 	return (int)n;
+}
+
+void
+session_hops(struct testps *t)
+{
+	for (unsigned i = 0; i < t->lanes; i++) {
+		struct lane *l = t->lane[i];
+		uint32_t ip = atomic_exchange(&l->hop_wanted, 0);
+		struct pbox_error err;
+
+		if (ip != 0 && hop_add(t, ip, &err) < 0)
+			lane_fail(l, "%s", err.text);
+	}
 }
 
 static int
@@ -228,9 +245,14 @@ session_lanes_start(struct testps *t, struct pbox_error *err)
 		struct lane *l = t->lane[i];
 
 		l->workers = t->workers / t->lanes + (i < t->workers % t->lanes);
-		if (!t->opt.reflected && control_make(l, err) != 0)
+		if (t->opt.worker == TESTPS_LIBRARY) {
+			if (library_make(l, err) != 0)
+				return -ENOMEM;
+		} else if (!t->opt.reflected && control_make(l, err) != 0) {
 			return -ENOMEM;
+		}
 		l->waiting = 0;
+		atomic_store(&l->hop_wanted, 0);
 		l->set_done = l->rejoins = false;
 		atomic_store(&l->lost, false);
 		atomic_store(&l->forget, false);
@@ -265,6 +287,7 @@ session_lanes_stop(struct testps *t)
 			l->out[p].n = 0;
 		}
 		control_free(l);
+		library_free(l);
 	}
 	t->lanes_run = false;
 }
@@ -296,6 +319,8 @@ open_box(struct testps *t, struct pbox_error *err)
 
 	if (ret == 0)
 		ret = session_reach(t, LEVEL_MAPPED, "declaring the tensors", err);
+	if (t->opt.worker == TESTPS_LIBRARY)
+		return ret;
 	if (ret == 0)
 		ret = session_find_endpoints(t, err);
 	if (ret == 0)
@@ -308,8 +333,15 @@ open_box(struct testps *t, struct pbox_error *err)
 static int
 make_rounds(struct testps *t, struct pbox_error *err)
 {
-	int ret = data_make(&t->data, &t->plan, &t->now, t->opt.reflected, t->auth, err);
+	int ret = 0;
 
+	if (t->opt.worker == TESTPS_LIBRARY) {
+		t->data.push = t->now.push;
+		for (unsigned i = 0; ret == 0 && i < t->lanes; i++)
+			ret = library_ready(t->lane[i], err);
+		return ret;
+	}
+	ret = data_make(&t->data, &t->plan, &t->now, t->opt.reflected, t->auth, err);
 	if (ret == 0)
 		ret = ports_payloads(t, err);
 	for (unsigned i = 0; ret == 0 && i < t->lanes; i++)

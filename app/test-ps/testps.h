@@ -21,6 +21,7 @@
  *     loopback.c  a box in this process                   reflect.c  or a reflector
  *     stats.c     counters, figures                       json.c     results as JSON
  *     compare.c   results against their references
+ *     library.c, library_*.c  --worker library: library.h
  *     prompt.c, show.c, set.c  the prompt
  *     run.c       what the options say                   search.c   rates, latency, sweeps; main.c
  *     hunt.c      which rate to try next                 stolen.c   time that others had our CPUs
@@ -353,6 +354,7 @@ struct batch {
 
 struct lane {
 	struct testps *t;
+	struct library *library; /**< NULL: the fast path of rounds */
 	unsigned index, lcore;
 	unsigned workers; /**< its own: index, index + lanes, ... */
 	uint64_t now;     /**< us, of this turn */
@@ -368,8 +370,9 @@ struct lane {
 	_Atomic int level;     /**< what all have reached */
 	_Atomic unsigned left; /**< workers that have no session (any more) */
 	_Atomic bool failed, idle, acknowledged;
-	_Atomic bool lost;      /**< the box does not have the sessions (any more) */
-	_Atomic uint32_t round; /**< the highest that was begun */
+	_Atomic bool lost;           /**< the box does not have the sessions (any more) */
+	_Atomic uint32_t round;      /**< the highest that was begun */
+	_Atomic uint32_t hop_wanted; /**< an address that main does not know the way to; 0: none */
 	struct pbox_error err;
 
 	/* packets */
@@ -440,6 +443,8 @@ struct testps {
 	_Atomic uint32_t limit; /**< last round to be begun */
 	uint32_t box_ip;        /**< network order */
 	uint16_t box_port;
+	struct sockaddr_in boxes[PBOX_WORKER_BOXES]; /**< of --box; the first one is that */
+	unsigned n_boxes;
 	unsigned n_ports;
 	struct pbox_port port[TESTPS_PORTS];
 	struct hop hop[TESTPS_PORTS][TESTPS_HOPS];
@@ -496,6 +501,9 @@ struct rte_mbuf *lane_head(struct lane *l);
 void lane_frame(struct lane *l, unsigned worker, const struct pbox_net_udp_template *to,
 	const struct pbox_hdr *h, const void *payload);
 void lane_out(struct lane *l, unsigned worker, struct rte_mbuf *m);
+/** What lib/worker sends, as a packet. */
+void lane_datagram(struct lane *l, unsigned worker, const struct pbox_net_udp_template *to,
+	const struct pbox_client_tx *d);
 /** As many of a port's as it takes. */
 void lane_flush(struct lane *l, struct out *o);
 /** The first failure stays. */
@@ -550,6 +558,7 @@ int control_make(struct lane *l, struct pbox_error *err);
 /** The table that all workers declare: of t->model and t->now. -errno and @p err. */
 int control_table(struct testps *t, struct pbox_error *err);
 void control_free(struct lane *l);
+uint64_t control_port_random(void *ctx);
 void control_tick(struct lane *l);
 /** A frame that is not one of data, from @p from. */
 void control_frame(struct lane *l, unsigned worker, const uint8_t *frame, size_t len,
@@ -616,6 +625,8 @@ bool session_running(const struct testps *t);
 int session_stop(struct testps *t, struct pbox_error *err);
 /** Has the box forgotten the workers? Then session_rejoin(), or an end. */
 bool session_lost(const struct testps *t);
+/** Addresses that lanes want to send to: their next hops are asked for. */
+void session_hops(struct testps *t);
 /** Join again, restore, go on. -errno and @p err: all lanes have failed. */
 int session_rejoin(struct testps *t, struct pbox_error *err);
 /** Has a lane failed? */

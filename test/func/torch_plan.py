@@ -76,7 +76,7 @@ def train(args, n, rank, opt, model, data, pause):
             if n > 0 and args.short:
                 who, _, rounds = args.short.partition("@")
                 first, last = (int(r) for r in rounds.split("-"))
-                opt._work.memory.left = lambda: -1 if rank == int(who) and first <= opt.trained_rounds + 1 <= last else 1 << 40
+                opt._strategy.work.memory.left = lambda: -1 if rank == int(who) and first <= opt.trained_rounds + 1 <= last else 1 << 40
                 while args.until and rank != int(who) and opt.trained_rounds + 1 == (first + last) // 2 and not os.path.exists(args.until):
                     time.sleep(0.05)
             F.cross_entropy(model(x), y).backward()
@@ -131,7 +131,7 @@ def watch_leave(model, opt, rank):
     before = {}
 
     def come(_gradient):
-        if not opt._slots.last or opt._work.again:
+        if not opt._slots.last or opt._strategy.work.again:
             return
         sent = opt.client.stats().tx_bytes - before.get("bytes", 0)
         end = time.monotonic() + 60

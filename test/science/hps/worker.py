@@ -66,17 +66,18 @@ class Log:
 
     def watch(self, opt):
         """Seconds that questions to the box take."""
-        ask = opt._work._ask
+        ask = opt._strategy.work._ask
 
         def asked(*a, **k):
             began = time.monotonic()
             ask(*a, **k)
             self.asking += time.monotonic() - began
-        opt._work._ask = asked
+        opt._strategy.work._ask = asked
 
     def step(self, opt):
         began = time.monotonic()
-        plan = int(opt._work.report.plan) if opt._work is not None else 0
+        work = getattr(opt._strategy, "work", None)  # by plan
+        plan = int(work.report.plan) if work is not None else 0
         self.count += 1
         last = opt._slots is None or opt._slots.last
         opt.step()

@@ -17,9 +17,6 @@ Ctrl-C interrupts them.
 
 import atexit
 import ctypes as ct
-import functools
-import atexit
-import ctypes as ct
 import logging
 import mmap
 import os

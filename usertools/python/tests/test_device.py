@@ -14,7 +14,7 @@ import torch
 
 import pbox
 import pbox.torch
-from pbox.torch import _device, _staged, stand_in
+from pbox.torch import _by_plan, _device, _staged, stand_in
 from pbox.torch.reference import equal_bits
 from tests import workers
 from tests.test_torch import Case, FakeBucket, FakeDDP, HERE
@@ -247,7 +247,7 @@ class Other(Small):
             with self.assertRaisesRegex(pbox.PBoxInvalid, "dtype torch.float64"):
                 pbox.torch.register(FakeDDP(parameters(torch.float64)), worker=0, workers=1, **HERE)
             with self.assertRaisesRegex(pbox.PBoxInvalid, "SGD: policy reassign with a GPU: "):
-                pbox.torch.SGD(list(parameters()), 0.1, worker=0, workers=1, slots=4, **HERE)._begin_plan()
+                _by_plan.ByPlan(pbox.torch.SGD(list(parameters()), 0.1, worker=0, workers=1, slots=4, **HERE)).begin()
             self.close_all()
             with self.assertRaisesRegex(pbox.PBoxInvalid, "torch.float64"):
                 pbox.torch.all_reduce(torch.zeros(3, dtype=torch.float64), client=pbox.Client("box", "j", "s", 0, 1))

@@ -53,7 +53,7 @@ class Modes(Case):
         if "clocks" in uses:
             return pbox.torch.Eager(torch.optim.SGD(params, lr=0.1), **{k: v for k, v in options.items() if k not in ("steal", "ahead")})
         if "plan" in uses:  # the fake has no plans: the constructor is done but for asking for the first one
-            with unittest.mock.patch("pbox.torch._optim.Work") as work:
+            with unittest.mock.patch("pbox.torch._by_plan.Work") as work:
                 work.return_value.newcomer = False
                 return pbox.torch.SGD(params, 0.1, **options)
         return pbox.torch.SGD(params, 0.1, **options)

@@ -267,19 +267,26 @@ class NotFinite(Case):
         """Before anything of the slot has left step() refuses it, as without send_early; afterwards nothing more leaves."""
         class Owner:
             def __init__(self):
-                self.sent, self._failed = [], None
-                self.client = type("", (), {"worker": 4})()
-                self.table = type("", (), {"tensors": [pbox.Tensor(n, 2) for n in "abc"]})()
-                self._tree = type("", (), {"complete_with": lambda _, i, g: g})()
+                self.sent, self.failed = [], None
 
-            def _opens_early(self):
+            def opens(self):
                 return True
 
-            def _checked(self, i, g):
+            def checked(self, i, g):
                 return g
 
-            def _submit_alone(self, i, g):
+            def name_of(self, i):
+                return f"worker 4: the gradient of '{'abc'[i]}'"
+
+            def complete_with(self, i, g):
+                return g
+
+            def submit_alone(self, i, g):
                 self.sent.append(i)
+
+            def refused(self, error):
+                self.failed = error
+                return error
 
         for bad, sent in ((2, []), (0, [2, 1])):
             params, owner = [nn.Parameter(torch.zeros(2)) for _ in range(3)], Owner()
@@ -289,10 +296,10 @@ class NotFinite(Case):
             if sent:
                 with self.assertRaisesRegex(pbox.PBoxInvalid, "worker 4: the gradient of 'a' has a NaN or an infinity"):
                     loss.backward()
-                self.assertIsNotNone(owner._failed)
+                self.assertIsNotNone(owner.failed)
             else:
                 loss.backward()
-                self.assertIsNone(owner._failed)
+                self.assertIsNone(owner.failed)
             self.assertEqual((owner.sent, early.begun), (sent, bool(sent)))
             early.close()
 
@@ -358,7 +365,7 @@ class GradientMemory(Case):
             backward()
             at = p.grad.data_ptr()
             opt.step()
-            self.assertEqual(opt._tree._stack[0][0][0].data_ptr(), at)
+            self.assertEqual(opt._strategy.tree._stack[0][0][0].data_ptr(), at)
             opt.close()
             p.grad = None
 
@@ -422,7 +429,7 @@ class Schedules(Case):
             if w == 1:
                 opt.close()
                 p, opt = make(w, True)
-                self.assertTrue(opt._back)
+                self.assertTrue(opt._returns.back)
                 come(opt)
             done.wait(20)
             try:

@@ -10,7 +10,7 @@ import logging
 import math
 import statistics
 import time
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 
@@ -160,8 +160,27 @@ class Ladder:
         return True
 
 
+class Off:
+    """Without compress=: every round is in the formats of the table."""
+
+    active = False
+    results: Optional[int] = None
+    entries: Sequence[Entry] = ()
+
+    def round_begins(self, gradients: Optional[Callable[[], Sequence[Optional[torch.Tensor]]]]) -> None:
+        pass
+
+    def ended(self, stalled: Optional[float]) -> None:
+        pass
+
+    def said(self) -> None:
+        pass
+
+
 class Compress:
     """Of one table."""
+
+    active = True
 
     def __init__(self, table: Table, entries: Union[str, List[Entry]], push: str, pull: str, pulls: bool) -> None:
         self.table, self._push, self._pull = table, push, pull
@@ -190,6 +209,10 @@ class Compress:
             self._error = error_of(self._push, gradients)
         if self._rounds % SAY_EVERY == 0:
             self._set = None
+
+    def round_begins(self, gradients: Optional[Callable[[], Sequence[Optional[torch.Tensor]]]]) -> None:
+        """As begins(); `gradients` makes them."""
+        self.begins(None if gradients is None else gradients())
 
     def ended(self, stalled: Optional[float]) -> None:
         """The round has. `stalled`: so long its result was waited for; None: since its push began."""

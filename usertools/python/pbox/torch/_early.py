@@ -39,7 +39,7 @@ class Parts:
 
 
 class Early:
-    """Of an optimiser by plan, `owner`, whose parameters' gradients it takes away as they are made."""
+    """Of a strategy by plan, `owner`, whose parameters' gradients it takes away as they are made."""
 
     def __init__(self, owner: Any, params: Sequence[torch.nn.Parameter]) -> None:
         self._owner, self._params = owner, params
@@ -63,12 +63,11 @@ class Early:
 
     def _accumulated(self, i: int) -> None:
         if i in self._ready:
-            self._owner._failed = PBoxInvalid(
+            raise self._owner.refused(PBoxInvalid(
                 "a second backward pass in the last slot of a round, whose gradients have left with the first: with send_early=True a "
-                "slot has one backward(). Add up the losses before it, or leave send_early out")
-            raise self._owner._failed
+                "slot has one backward(). Add up the losses before it, or leave send_early out"))
         if self._may is None:
-            self._may = self._owner._opens_early()
+            self._may = self._owner.opens()
         if not self._may:
             return
         self._ready.add(i)
@@ -88,16 +87,15 @@ class Early:
         """The gradient of parameter i in the last slot is complete: push its nodes. p.grad is None from then on, so that
         nobody changes what is on its way."""
         p = self._params[i]
-        grad = None if p.grad is None else self._owner._checked(i, p.grad)
+        grad = None if p.grad is None else self._owner.checked(i, p.grad)
         if grad is not None and not _finite.is_finite(grad):
-            self._owner._failed = PBoxInvalid(
-                f"worker {self._owner.client.worker}: the gradient of '{self._owner.table.tensors[i].name}' has a NaN or an infinity, and those of other "
-                "parameters of this slot have left (send_early): the round does not end with this worker. Leave send_early out to be able to go on")
-            raise self._owner._failed
+            raise self._owner.refused(PBoxInvalid(
+                f"{self._owner.name_of(i)} has a NaN or an infinity, and those of other "
+                "parameters of this slot have left (send_early): the round does not end with this worker. Leave send_early out to be able to go on"))
         p.grad = None
         self._got[i] = grad is not None
-        self._sums[i] = self._owner._tree.complete_with(i, grad)
-        self._operations.append(self._owner._submit_alone(i, self._sums[i]))
+        self._sums[i] = self._owner.complete_with(i, grad)
+        self._operations.append(self._owner.submit_alone(i, self._sums[i]))
         self.tensors += early
 
     @property

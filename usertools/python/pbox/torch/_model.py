@@ -75,8 +75,26 @@ def _named(model: Any) -> Iterable[Tuple[str, torch.Tensor, bool]]:
         yield from ((f"{i}.{n}", t, b) for n, t, b in _named(m))
 
 
+class NoModel:
+    """The program has not said which it is."""
+
+    given = False
+    names: List[str] = []
+
+    def meet(self, client: Client, timeout: Optional[float], late: bool, resumed: bool, clock: bool = False) -> None:
+        pass
+
+    def comes_late(self) -> None:
+        pass
+
+    def first_step(self) -> None:
+        pass
+
+
 class ModelState:
     """Of one optimiser, which trains `trained`."""
+
+    given = True
 
     def __init__(self, model: Any, ignore: Sequence[str], trained: Sequence[torch.Tensor]) -> None:
         ignore = [ignore] if isinstance(ignore, str) else list(ignore)
@@ -193,3 +211,12 @@ class ModelState:
             raise PBoxMismatch(f"{self._text(changed)} of the model change in training, and this worker came to a running job with what they were at its start: "
                                "nobody brings it what the others have. Where each worker may have its own (batch norm's statistics), pass "
                                f"ignore=['{self.names[changed[0]]}', ...] at all workers, and do not let this one evaluate; else start all from a checkpoint")
+
+
+def of(model: Any, ignore: Sequence[str], trained: Sequence[torch.Tensor]) -> Any:
+    """Of the arguments of an optimiser."""
+    if model is not None:
+        return ModelState(model, ignore, trained)
+    if ignore:
+        raise PBoxInvalid("ignore= is of the model's state: pass model= as well")
+    return NoModel()

@@ -29,13 +29,36 @@ def coefficient(norm: float, max_norm: float) -> float:
     return float(struct.unpack("<f", struct.pack("<f", c))[0])
 
 
+class OnePhase:
+    """The rounds of a table without."""
+
+    active = False
+    max_norm = 0.0
+    skip_nonfinite = False
+    skipped = 0
+    hypers: Dict[str, float] = {}
+
+    @property
+    def norm(self) -> float:
+        raise PBoxInvalid("grad_norm is for max_norm= or skip_nonfinite=: without, the box makes the step before anybody knows the norm")
+
+    def save(self, state: Dict[str, Any]) -> None:
+        pass
+
+    def load(self, state: Dict[str, Any]) -> None:
+        pass
+
+
 class Phases:
     """The rounds of one table."""
+
+    active = True
 
     def __init__(self, table: Table, max_norm: Optional[float], skip_nonfinite: bool) -> None:
         self.table = table
         self.max_norm = 0.0 if max_norm is None else max_norm
         self.skip_nonfinite = skip_nonfinite
+        self.hypers = {"max_norm": self.max_norm}  # of each group
         self.norm = math.nan  # of the last round
         self.skipped = 0
         self._told = _finite.Told()
@@ -66,6 +89,13 @@ class Phases:
                 # the box was restarted, and what it had of this round is gone: the gradients are here still
                 self._pending = self._push(True)
                 self._phase = self._wait_push
+
+    def save(self, state: Dict[str, Any]) -> None:
+        state["skipped_nonfinite"] = self.skipped
+
+    def load(self, state: Dict[str, Any]) -> None:
+        """Of an optimiser without, or of an earlier release: 0."""
+        self.skipped = _checks.whole(state.get("skipped_nonfinite", 0), "skipped_nonfinite of the state", _checks.U32)
 
     def _wait_push(self, timeout: Optional[float]) -> bool:
         assert self._pending is not None
@@ -117,12 +147,12 @@ class Phases:
 class Clipping:
     """What an optimiser says of its rounds in two phases."""
 
-    _phases: Optional[Phases] = None
+    _phases: Any = OnePhase()  # or Phases
 
     @property
     def max_norm(self) -> Optional[float]:
         """As the constructor got it."""
-        return None if self._phases is None else self._phases.max_norm or None
+        return self._phases.max_norm or None
 
     @max_norm.setter
     def max_norm(self, value: Any) -> None:
@@ -131,7 +161,7 @@ class Clipping:
     @property
     def skip_nonfinite(self) -> bool:
         """As the constructor got it."""
-        return self._phases is not None and self._phases.skip_nonfinite
+        return bool(self._phases.skip_nonfinite)
 
     @skip_nonfinite.setter
     def skip_nonfinite(self, value: Any) -> None:
@@ -141,23 +171,12 @@ class Clipping:
     def grad_norm(self) -> float:
         """With max_norm or skip_nonfinite: the norm of the gradient of the last step, before it was clipped; inf where the step was left out. NaN: not
         known, as there was no step, or the box was restarted within it."""
-        if self._phases is None:
-            raise PBoxInvalid("grad_norm is for max_norm= or skip_nonfinite=: without, the box makes the step before anybody knows the norm")
-        return self._phases.norm
+        return float(self._phases.norm)
 
     @property
     def skipped_nonfinite(self) -> int:
         """Steps that all workers have left out so far, as the gradient was not finite (skip_nonfinite); state_dict() has it."""
-        return 0 if self._phases is None else self._phases.skipped
-
-    def _save_skipped(self, state: Dict[str, Any]) -> None:
-        if self._phases is not None:
-            state["skipped_nonfinite"] = self._phases.skipped
-
-    def _load_skipped(self, state: Dict[str, Any]) -> None:
-        """Of an optimiser without, or of an earlier release: 0."""
-        if self._phases is not None:
-            self._phases.skipped = _checks.whole(state.get("skipped_nonfinite", 0), "skipped_nonfinite of the state", _checks.U32)
+        return int(self._phases.skipped)
 
 
 _ANEW = "To change it, save state_dict(), close() the optimiser at all workers, make one with the new value, and load the state"

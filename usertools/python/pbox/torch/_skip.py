@@ -16,7 +16,17 @@ import torch
 _WATCHED = 8  # of a model's parameters: a backward pass may leave some out
 
 
-class Discards:
+class Uncounted:
+    """Who may throw gradients away, or is alone."""
+
+    def take(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        pass
+
+
+class Discards(Uncounted):
     """Counts the batches whose gradients were thrown away. They are seen where the sum of gradients in p.grad begins
     again though it had begun since the last step. (torch.autograd.grad() adds to no p.grad.)"""
 

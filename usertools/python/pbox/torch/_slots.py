@@ -451,6 +451,7 @@ class SlotTraining:
     _stale: Optional[Stale] = None  # ahead=
     _of_round: List[Dict[str, Any]] = []  # values of param_groups, as the round in progress began with them
     _followers: Sequence[Any] = ()
+    _steals = False
     defaults: Dict[str, Any]
     param_groups: List[Dict[str, Any]]
 
@@ -490,7 +491,7 @@ class SlotTraining:
         """
         if self._stale is not None:
             raise PBoxInvalid("sampler() does not see which parameters a slot is computed on, as ahead= needs it: take optimiser.loader()")
-        if getattr(self, "_steals", False):
+        if self._steals:
             raise PBoxInvalid("sampler() gives batches before it is known whose slots they are, as steal=True needs it: take optimiser.loader()")
         self._with_slots("sampler()").early = _checks.whole(early, "early", 1 << 20)
         return self._sampler(dataset, batch_size, seed, drop_last)
@@ -498,10 +499,11 @@ class SlotTraining:
     def _sampler(self, dataset: Any, batch_size: int, seed: int, drop_last: bool) -> SlotSampler:
         _options.check_dataset(dataset)
         sampler = SlotSampler(self._with_slots("sampler()"), dataset, batch_size, seed, drop_last)
-        work = getattr(self, "_work", None)
-        if work is not None:
-            work.compare()
+        self._sampler_made()
         return sampler
+
+    def _sampler_made(self) -> None:
+        """The slots have a sampler now."""
 
     def loader(self, dataset: Any, batch_size: int, seed: int = 0, drop_last: bool = True, **options: Any) -> SlotLoader:
         """Batches of the slots that this worker computes, as the plan says it when each is wanted (policy "reassign"; right for

@@ -11,8 +11,6 @@ import logging
 import time
 from typing import Dict, List, Optional, Sequence, Tuple, Union
 
-import torch
-
 from .. import _checks, _lib
 from ..client import Table
 from ..errors import PBoxDeadline, PBoxMismatch
@@ -29,16 +27,14 @@ Node = Tuple[int, int]
 
 
 class Work:
-    """Of one optimiser. `outputs` are where results arrive: the parameters stay those of the round until it has ended,
-    so that slots that come late are computed on them."""
+    """Of one optimiser."""
 
-    def __init__(self, table: Table, slots: Slots, like: Sequence[torch.Tensor], stale: Optional[Stale] = None, steals: bool = False) -> None:
+    def __init__(self, table: Table, slots: Slots, stale: Optional[Stale] = None, steals: bool = False) -> None:
         self._table, self._slots, self._stale = table, slots, stale
         self.steals = steals
         self.stolen = self.lost = 0  # slots, in all rounds
         self._round = 0  # in which slots are begun
         self._stealing = 0.0  # seconds in this round
-        self.outputs = [torch.empty_like(t) for t in like]
         self.report = _lib.Work()
         self.tree: Union[Tree, LooseTree] = Tree(())
         self._kept: Dict[Node, Tuple[Sums, int]] = {}  # nodes of this round that were pushed before

@@ -90,10 +90,31 @@ def run(name, args):
 
 def by_plan(d):
     for r in d["speeds"]:
+        if "speedup" not in r:
+            continue
         if r["least"]:
             yield (f"by plan against an equal split, speeds {r['case']}", "1.4 to 3.5", f"{r['speedup']:.2f}", r["bound"], len(r["plan_all_ms"]))
         for a in r["ahead"]:
             yield (f"the same, `ahead={a['share']}`", "", f"{a['speedup']:.2f}", a["bound"], len(a["all_ms"]))
+    yield from other_than_speed(d)
+
+
+def other_than_speed(d):
+    for side, rows in d.get("loss", {}).get("rows", {}).items():
+        base = d["loss"]["rows"]["equal"]
+        if side != "equal" and all(x["rounds"] for x in [*rows, *base]):
+            yield (f"rounds to a loss of {d['loss']['target']} by plan, `{side}`, against an equal split", "",
+                   f"{statistics.mean(a['rounds'] / b['rounds'] for a, b in zip(rows, base)):.2f} times", "", f"{len(rows)} seeds")
+    if "quiet" in d:
+        yield ("new plans of four equal workers", "", d["quiet"]["plans"], 0, f"{d['quiet']['rounds']} rounds")
+    if "joins" in d:
+        yield ("workers 4, 2, 8, 4: the longest gap beyond a usual round", "", f"{max(m['gap_ms'] for m in d['joins']['events']) / 1e3:.2f} s", "1 s",
+               f"{d['joins']['rounds']} rounds")
+    if "speedup" in d.get("quota", {}):
+        yield ("by plan against an equal split, 4:2:2:1 by CPU quotas", "1.4 to 3.5", f"{d['quota']['speedup']:.2f}", d["quota"]["bound"], len(d["quota"]["all_ms"]["plan"]))
+    for how, r in d.get("memory", {}).get("rows", {}).items():
+        if how != "none":
+            yield (f"memory of one of four is {how} in mid-run: the longest gap beyond a usual round", "", f"{r['gap_ms'] / 1e3:.2f} s", "1 s", 1)
 
 
 def eagerly(d):
@@ -126,8 +147,17 @@ def saved(d):
 
 def balanced(d):
     med = {k: statistics.median(v["round_ms"]) for k, v in d["cases"].items()}
+    for case, base, text, bound in (("two boxes", "one box", "two boxes against one, without computation", 2.0),
+                                    ("balance, a hog of the CPU", "static, a hog of the CPU", "busy loops beside a box: balance against static", ""),
+                                    ("balance, a hog of the link", "static, a hog of the link", "a sender on a box's link: balance against static", ""),
+                                    ("balance, many rounds", "static, many rounds", "no slow box: balance against static", 1.0)):
+        if case in med and base in med:
+            did = f", {sum(map(len, d['cases'][case]['actions']))} actions" if case == "balance, many rounds" else ""
+            yield (text, "", f"{med[base] / med[case]:.2f}{did}", bound, len(d["cases"][case]["round_ms"]))
+    for c in d["cases"].get("cut off", {}).get("cuts", [])[:1]:
+        yield (f"a box cut off for {c['down_ms'] / 1e3:.1f} s: the gap beyond a usual round", "", f"{c['gap_ms'] / 1e3:.2f} s", "", len(d["cases"]["cut off"]["cuts"]))
     for case, bound in (("balance", 2.24), ("balance, a spare", 2.58)):
-        if case in med:
+        if case in med and "static" in med:
             yield (f"a slow box: {case} against static", "2.86", f"{med['static'] / med[case]:.2f}", bound, len(d["cases"][case]["round_ms"]))
 
 

@@ -6,11 +6,14 @@ plan   policy reassign: the box says which slots
 equal  a job without slots: an equal share of the same samples, one payload a round
 
 Prints one JSON object: "ends" (of each round, monotonic seconds), "steps" (seconds that the exchange of each round took here),
-"slots" (that it computed of each round), "plans" (number of the plan in each), "loss" (of all the data, at the end).
+"slots" (that it computed of each round), "plans" (number of the plan in each), "trace" (what each round was spent with, see Log), "loss" (of all
+the data, at the end), "digest" (of the parameters, at the end). With --tell each round's end is a line as well, `end ROUND SECONDS`.
 """
 
 import argparse
+import hashlib
 import json
+import mmap
 import os
 import random
 import signal
@@ -24,14 +27,14 @@ from torch.utils.data import TensorDataset
 import pbox.torch
 from pbox.torch._slots import Slots, SlotSampler
 
-SAMPLES = 4  # of a slot
 
 
-def training(hidden, slots):
-    g = torch.Generator().manual_seed(1)
-    x = torch.randn(slots * SAMPLES * 25, 100, generator=g)
+def training(args):
+    hidden = args.hidden
+    g = torch.Generator().manual_seed(1 + 2 * args.seed)
+    x = torch.randn(args.slots * args.samples * 25, 100, generator=g)
     y = (x @ torch.randn(100, 10, generator=g)).argmax(1)
-    torch.manual_seed(2)
+    torch.manual_seed(2 + 2 * args.seed)
     model = torch.nn.Sequential(torch.nn.Linear(100, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, 10))
     return TensorDataset(x, y), model
 
@@ -41,11 +44,13 @@ class Clock:
 
     def __init__(self, seconds):
         self.seconds, self.begun, self.late = seconds, time.monotonic(), 0
+        self.over = 0.0  # seconds that slots took beyond that
 
     def slot_ends(self):
         left = self.begun + self.seconds - time.monotonic()
         self.late += left < 0 < self.seconds
         time.sleep(max(0.0, left))
+        self.over += time.monotonic() - self.begun - self.seconds
 
     def goes_on(self):
         self.begun = time.monotonic()
@@ -59,20 +64,40 @@ def slowness(args, round):
 
 
 class Log:
-    def __init__(self):
+    """What this worker did, a list entry a round that ended at a step() of it. trace: the round's number; when it was pushed (monotonic); of its slots those that were
+    computed before the round before had ended; those that took longer than is said, and by how many seconds all of them; seconds to add
+    up gradients, and for questions to the box."""
+
+    KINDS = ("round", "pushed", "early", "late", "over", "adding", "asking")
+
+    def __init__(self, args, clock):
+        self.args, self.clock = args, clock
         self.ends, self.steps, self.slots, self.plans = [], [], [], []
         self.more = []  # when slots of a worker that is gone came here
-        self.count, self.adding, self.asking = 0, 0.0, 0.0
+        self.trace = {k: [] for k in self.KINDS}
+        self.kept = []  # --losses: the parameters after each round
+        self.count, self.adding, self.asking, self.pushed = 0, 0.0, 0.0, 0.0
+        self.early, self.next_early = 0, 0
+        self.before = (0, 0.0, 0.0, 0.0)
 
     def watch(self, opt):
-        """Seconds that questions to the box take."""
-        ask = opt._strategy.work._ask
+        """When rounds are pushed, and seconds that questions to the box take."""
+        push = opt._push_round
+
+        def pushes(*a, **k):
+            self.pushed = time.monotonic()
+            push(*a, **k)
+        opt._push_round = pushes
+        work = getattr(opt._strategy, "work", None)  # by plan
+        if work is None:
+            return
+        ask = work._ask
 
         def asked(*a, **k):
             began = time.monotonic()
             ask(*a, **k)
             self.asking += time.monotonic() - began
-        opt._strategy.work._ask = asked
+        work._ask = asked
 
     def step(self, opt):
         began = time.monotonic()
@@ -80,6 +105,7 @@ class Log:
         plan = int(work.report.plan) if work is not None else 0
         self.count += 1
         last = opt._slots is None or opt._slots.last
+        self.next_early += opt._stale is not None and opt._stale.waits
         opt.step()
         now = time.monotonic()
         if not last:
@@ -92,15 +118,50 @@ class Log:
             self.slots.append(self.count)
             self.plans.append(plan)
             self.count = 0
+            self.keep(opt)
+
+    def keep(self, opt):
+        number = opt.trained_rounds if opt._slots is not None else len(self.ends)
+        totals = (self.clock.late, self.clock.over, self.adding, self.asking)
+        spent = [b - a for a, b in zip(self.before, totals)]
+        for kind, value in zip(self.KINDS, (number, self.pushed, self.early, *spent)):
+            self.trace[kind].append(round(value, 6))
+        self.before, self.early, self.next_early = totals, self.next_early, 0
+        if self.args.losses:
+            self.kept.append(parameters(opt))
+        if self.args.tell:
+            print("end", number, self.ends[-1], flush=True)
+
+
+def parameters(opt):
+    return [p.detach().clone() for g in opt.param_groups for p in g["params"]]
+
+
+def use(mib):
+    """A slot needs so much memory for a moment: it is taken from the system, written and given back."""
+    if mib:
+        with mmap.mmap(-1, mib << 20) as m:
+            m.write(bytes(1 << 20) * mib)
+
+
+def await_file(path, mine):
+    """All wait for each other here, until the experiment goes on: `mine` is there when this worker is ready."""
+    if path:
+        with open(mine, "wb"):
+            pass
+        while not os.path.exists(path):
+            time.sleep(0.01)
 
 
 def by_plan(args, opt, model, data, log, clock):
-    loader = opt.loader(data, args.slots * SAMPLES, seed=3)
+    loader = opt.loader(data, args.slots * args.samples, seed=3)
     killed = args.kill == args.worker
-    log.watch(opt)
     while opt.trained_rounds < args.rounds:
         for x, y in loader:
+            if opt.trained_rounds >= args.rounds:  # came too late
+                break
             F.cross_entropy(model(x), y).backward()
+            use(args.space)
             clock.seconds = args.slot * slowness(args, opt.trained_rounds)
             clock.slot_ends()
             if killed and opt.trained_rounds == args.kill_round and log.count == 3:
@@ -115,7 +176,7 @@ def by_plan(args, opt, model, data, log, clock):
 def by_equal_shares(args, opt, model, data, log, clock):
     share = args.slots // args.workers
     slots = Slots(args.slots, range(args.worker * share, (args.worker + 1) * share))
-    sampler = SlotSampler(slots, data, args.slots * SAMPLES, seed=3)
+    sampler = SlotSampler(slots, data, args.slots * args.samples, seed=3)
     order = {e: sampler.order(e) for e in range(args.rounds // sampler.rounds + 1)}
     for r in range(args.rounds):
         for slot in slots.mine:
@@ -133,7 +194,7 @@ def main():
     p.add_argument("what", choices=("plan", "equal"))
     p.add_argument("--box", required=True)
     p.add_argument("--job", required=True)
-    p.add_argument("--worker", type=int, required=True)
+    p.add_argument("--worker", type=int, help="not with --least")
     p.add_argument("--workers", type=int, required=True)
     p.add_argument("--slots", type=int, required=True)
     p.add_argument("--rounds", type=int, required=True)
@@ -146,19 +207,44 @@ def main():
     p.add_argument("--times", type=int, default=6)
     p.add_argument("--kill", type=int, default=-1)
     p.add_argument("--kill-round", type=int, default=0)
+    p.add_argument("--seed", type=int, default=0)
+    p.add_argument("--samples", type=int, default=4, help="of a slot")
+    p.add_argument("--losses", action="store_true", help="print the loss after each round as well")
+    p.add_argument("--least", type=int, default=0, help="workers come and go: so many begin")
+    p.add_argument("--tell", action="store_true", help="print the end of each round when it has ended")
+    p.add_argument("--go", default="", metavar="FILE", help="make FILE.NAME when ready, and begin when FILE is there")
+    p.add_argument("--name", default="", help="of this process, for --go")
+    p.add_argument("--space", type=int, default=0, metavar="MIB", help="memory that a slot needs for a moment")
     args = p.parse_args()
     torch.set_num_threads(1)
-    data, model = training(args.hidden, args.slots)
+    data, model = training(args)
     options = {"slots": args.slots, "policy": "reassign", "ahead": args.ahead, "steal": args.steal} if args.what == "plan" else {}
-    opt = pbox.torch.SGD(model.parameters(), lr=0.05, momentum=0.9, box=args.box, job=args.job, worker=args.worker,
-                         workers=args.workers, timeout=60.0, left=60.0, **options)
-    log, clock = Log(), Clock(args.slot)
+    if args.least:
+        del options["ahead"]
+        options.update(least=args.least, lease=2.0, run=args.job)
+    else:
+        options.update(worker=args.worker, left=60.0)
+    opt = pbox.torch.SGD(model.parameters(), lr=0.05, momentum=0.9, box=args.box, job=args.job, workers=args.workers, timeout=60.0, **options)
+    clock = Clock(args.slot)
+    log = Log(args, clock)
+    log.watch(opt)
+    await_file(args.go, f"{args.go}.{args.name}")
+    clock.goes_on()
     (by_plan if args.what == "plan" else by_equal_shares)(args, opt, model, data, log, clock)
     with torch.no_grad():
+        now = parameters(opt)
+        digest = hashlib.sha256(b"".join(p.numpy().tobytes() for p in now)).hexdigest()
         loss = F.cross_entropy(model(data.tensors[0]), data.tensors[1]).item()
-    print(json.dumps({"ends": log.ends, "steps": log.steps, "slots": log.slots, "plans": log.plans, "loss": loss, "late": clock.late,
-                      "stolen": opt.stolen_slots, "lost": opt.lost_slots, "more": log.more, "adding": log.adding / args.rounds, "asking": log.asking / args.rounds}),
-          flush=True)
+        losses = []
+        for kept in log.kept:
+            for p, value in zip(model.parameters(), kept):
+                p.data.copy_(value)
+            losses.append(F.cross_entropy(model(data.tensors[0]), data.tensors[1]).item())
+        for p, value in zip(model.parameters(), now):
+            p.data.copy_(value)
+    print(json.dumps({"ends": log.ends, "steps": log.steps, "slots": log.slots, "plans": log.plans, "trace": log.trace, "loss": loss, "losses": losses,
+                      "digest": digest, "worker": opt.client.worker, "late": clock.late, "stolen": opt.stolen_slots, "lost": opt.lost_slots,
+                      "more": log.more, "adding": log.adding / args.rounds, "asking": log.asking / args.rounds}), flush=True)
     opt.close()
 
 

@@ -232,6 +232,8 @@ count(struct library_worker *x)
 	lane_count(l, LS_DROP_FRAME, s.rx_dropped - was->rx_dropped);
 	lane_count(l, LS_DROP_AUTH, s.rx_drop_auth - was->rx_drop_auth);
 	lane_count(l, LS_RESTORED, s.restored_fragments - was->restored_fragments);
+	if (x->number == 0)
+		l->t->rejoined = (unsigned)s.restarts;
 	*was = s;
 }
 

@@ -315,7 +315,7 @@ set_hyper(struct library_worker *x)
 }
 
 static void
-give(struct library_worker *x)
+library_give(struct library_worker *x)
 {
 	x->program = PROGRAM_GIVING;
 	submit(x, x->op, PBOX_CLIENT_INIT);
@@ -414,7 +414,7 @@ library_look(struct library_worker *x)
 		return false;
 	}
 	if (r != NULL)
-		give(x);
+		library_give(x);
 	if (q != NULL && q->err.code != PBOX_C_OK) {
 		lane_fail(l, "worker %u, round %u: %s", x->number, x->round + 1,
 			q->err.text[0] != '\0' ? q->err.text
@@ -471,7 +471,7 @@ library_step_on(struct library_worker *x, int wanted)
 		if (x->number != 0 || l->t->now.optimiser == PBOX_OPT_NONE)
 			x->program = PROGRAM_RESTS;
 		else if (is_clock(l))
-			give(x);
+			library_give(x);
 		else
 			set_hyper(x);
 		break;

@@ -10,6 +10,11 @@
 #   TORCH_IMAGES=1                      before the first one: most programs load Fashion-MNIST, which the server does for them
 #   torch_exec I torch_*.py ARGUMENT...    in the foreground, as worker_exec; what it prints comes at its end
 #   ranks NAME JOB PROGRAM...     both ranks of a job of two; their logs are NAME.0 and NAME.1. Status: of one that failed
+#   runs NAME WORKERS PROGRAM ARGUMENT...  all workers of a job, without waiting: logs NAME.0, ..., and ${PIDS[@]}; they print `round N DIGEST`,
+#                                 `same` or `differs` for each compared with the reference, and `end`
+#   ended NAME WORKERS            all of them, well; else the ends of logs
+#   alike_bits NAME               all of them have the same bits after each round that any two of them have; there are twelve at least
+#   equal NAME STEPS [WORKERS]    so many steps of worker 0, or of so many, are the reference's
 #   alike A B                     what they print as `loss ... NUMBER` and `sum ... NUMBER` differs by 1e-5 at most, and there is some
 
 TORCH_FOLDER=$RUN_DIR/.torch TORCH_ASK='' TORCH_ANSWER=''
@@ -95,5 +100,38 @@ alike() {
 		paste <(grep -E '^(loss|sum) ' "$RUN_DIR/$1.$i") <(grep -E '^(loss|sum) ' "$RUN_DIR/$2.$i") |
 			awk '{a = $(NF / 2); b = $NF; d = a - b; if (d < 0) d = -d; if (NF % 2 || d > 1e-5 * (1 + (a < 0 ? -a : a))) {bad = 1; print}}
 				END {exit bad || NR < 4}' || return
+	done
+}
+
+runs() {
+	local name=$1 n=$2 program=$3 i
+	shift 3
+	PIDS=()
+	for ((i = 0; i < n; i++)); do
+		worker_start "$i" "$RUN_DIR/$name.$i" "$PYTHON" "$program" "$name" "$@" --workers "$n"
+		PIDS[i]=$STARTED
+	done
+}
+ended() {
+	local i status=0
+	for ((i = 0; i < $2; i++)); do
+		if ! await "${PIDS[i]}" 240 || ! grep -qx end "$RUN_DIR/$1.$i"; then
+			tail -n 5 "$RUN_DIR/$1.$i"
+			status=1
+		fi
+	done
+	return $status
+}
+alike_bits() {
+	cat "$RUN_DIR/$1".? | awk '$1 == "round" {if ($2 in d && d[$2] != $3) {print "round " $2 " differs"; bad = 1} d[$2] = $3; n++} END {exit bad || n < 12}'
+}
+equal() {
+	local i
+	for ((i = 0; i < ${3:-1}; i++)); do
+		grep -m 1 '^differs' "$RUN_DIR/$1.$i" && return 1
+		[[ $(grep -c '^same' "$RUN_DIR/$1.$i") == "$2" ]] || {
+			tail -n 3 "$RUN_DIR/$1.$i"
+			return 1
+		}
 	done
 }

@@ -14,8 +14,8 @@ def of(got, skip):
     """A run, for the JSON: each worker's rounds, and what they say."""
     workers = []
     for g in got:
-        workers.append({"lengths": [round(b - a, 6) for a, b in zip(g["ends"], g["ends"][1:])], "slots": g["slots"], "plans": g["plans"],
-                        **{k: v for k, v in g["trace"].items() if k != "pushed"}})
+        workers.append({"lengths": [round(b - a, 6) for a, b in zip(g["ends"], g["ends"][1:])], "slots": g["slots"], "plans": g["plans"], **g["trace"],
+                        "pushed": [round(end - pushed, 6) for end, pushed in zip(g["ends"], g["trace"]["pushed"])]})  # so long before the round's end
     return {"ms": statistics.median(workers[0]["lengths"][skip:]) * 1e3, "load": os.getloadavg()[0], "workers": workers, "why": why(got, skip)}
 
 
@@ -41,7 +41,8 @@ def why(got, skip):
         return None
     one = statistics.mode(last)
     its = [x for r, x in rounds[one].items() if r > skip + 1]
-    return {"last": one, "in_rounds": last.count(one) / len(last), "until_ms": statistics.median(until) * 1e3, "after_ms": statistics.median(after) * 1e3,
+    usual = [statistics.median_low([x["slots"] for r, x in of.items() if r > skip + 1] or [0]) for of in rounds]
+    return {"last": one, "slots": usual, "in_rounds": last.count(one) / len(last), "until_ms": statistics.median(until) * 1e3, "after_ms": statistics.median(after) * 1e3,
             "of_it": {"slots": statistics.median(x["slots"] for x in its), "early": statistics.median(x["early"] for x in its),
                       **{k + "_ms": statistics.mean(x[k] for x in its) * 1e3 for k in ("over", "adding", "asking")},
                       "late": statistics.mean(x["late"] for x in its), "plans": len({x["plan"] for x in its})}}
@@ -58,4 +59,4 @@ def tell(runs, every=False):
             x = w["of_it"]
             beds.say(f"  {side}, {r['ms']:.0f} ms a round ({r['ms'] / least:.2f} of the least), load {r['load']:.0f}: {w['until_ms']:.0f} ms until the last push, {w['after_ms']:.0f} "
                      f"after it; worker {w['last']} was last in {100 * w['in_rounds']:.0f} % of the rounds: {x['slots']:g} slots, {x['early']:g} of them ahead, {x['late']:.1f} late, "
-                     f"{x['over_ms']:.0f} ms over; adding {x['adding_ms']:.0f}, asking {x['asking_ms']:.0f} ms; {x['plans']} plans")
+                     f"{x['over_ms']:.0f} ms over; adding {x['adding_ms']:.0f}, asking {x['asking_ms']:.0f} ms; {x['plans']} plans; slots of all {w['slots']}")

@@ -15,7 +15,6 @@ from .errors import PBoxError, PBoxInvalid, error_of
 if TYPE_CHECKING:
     from .client import Client
 
-#
 # One C thunk for the life of the process, and a number as its context: a thunk per operation
 # would have to outlive a call that the progress thread may still be in.
 

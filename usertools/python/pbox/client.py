@@ -43,6 +43,8 @@ Stats = make_dataclass(
     "Stats", [(n, int) for n, _ in _lib.Stats._fields_ if n != "size"], frozen=True)
 Stats.__doc__ = "Totals of a session since it was opened; see struct pbox_client_stats."
 Stats.__module__ = __name__
+for _made in (Operation, Table, Tensor):
+    _made.__module__ = __name__  # where people find them, and pickles of them
 
 _log = logging.getLogger("pbox")
 

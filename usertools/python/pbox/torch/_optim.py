@@ -185,11 +185,6 @@ class BoxOptimizer(SlotTraining, _norm.Clipping, torch.optim.Optimizer):
 
     # ---- setting up
 
-    @property
-    def _is_root(self) -> bool:
-        """Is it what the program has made, and not of a group that was added?"""
-        return self._root is self
-
     def _check_blocks(self, by_slots: bool, options: Dict[str, Any], phases: bool, push: str, pull: str) -> None:
         """What does not go together by the arguments alone; the rest is known when there is a session (doc/modes.md)."""
         policy = options.get("policy")

@@ -69,7 +69,7 @@ class Strategy:
     @property
     def shares(self) -> int:
         """Of how many gradients a step makes the mean."""
-        raise NotImplementedError
+        raise AttributeError("a copy of an optimiser takes no part in the job")
 
     @property
     def leads(self) -> bool:

@@ -4,7 +4,8 @@
 """All experiments, one after the other, and their figures in doc/science.md.
 
 Each begins when the machine is quiet, and its JSON says what disturbed it: the load before it, and the CPU time that others took while it ran.
-With --write the tables of the page, between its comments, are these runs' figures, and the one on top has what each paper claims.
+With --write the tables of the page, between its comments, are these runs' figures, and the one on top has what each paper claims. All of them take
+some eight hours, so each has a place of its own there, and can be made again by itself.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import json
 import os
 import re
 import resource
+import shlex
 import statistics
 import subprocess
 import sys
@@ -24,16 +26,20 @@ PAGE = os.path.join(TOP, "doc", "science.md")
 FIGURES = os.path.join(TOP, "doc", "figures")
 COLUMNS = 126  # of the page
 QUIET = 1.0  # load average
-# options of each, and those of --quick in their place
+# of each: its folder is what is before the -; its options, and those of --quick in their place (None: it is left out there, and has a check of its own)
 EXPERIMENTS = {
-    "hps": (["--runs", "5", "--figure", os.path.join(FIGURES, "hps.svg")], ["--quick"]),
-    "eager": (["--figure", os.path.join(FIGURES, "eager.svg")], ["--quick", "--only", "iteration"]),
-    "ssp": ([], ["--quick"]),
+    "hps": (["--runs", "5", "--only", "2:1:1:1;4:2:2:1", "--figure", os.path.join(FIGURES, "hps.svg")], ["--quick"]),
+    "hps-events": (["--runs", "5", "--only", "1:1:1:1;moving;kill;loss;quiet;joins;quota;memory", "--quiet-rounds", "100"], None),
+    "eager": (["--seeds", "5", "--figure", os.path.join(FIGURES, "eager.svg")], ["--quick", "--only", "iteration"]),
+    "ssp": (["--seeds", "5"], ["--quick"]),
     "rates": ([], ["--quick"]),
     "bits": (["--rounds", "500"], ["--quick", "--methods", "fp32,int8,mxfp4"]),
     "choice": ([], ["--quick"]),
     "phub": ([], ["--quick"]),
-    "psld": ([], ["--quick"]),
+    "psld": (["--runs", "5", "--only", "static;balance;balance, a spare"], ["--quick"]),
+    "psld-others": (["--runs", "1", "--only", "static, links alike;balance, links alike;static, by hash;balance, by hash;static, a CPU quota;"
+                     "balance, a CPU quota;one box;two boxes;static, many rounds;balance, many rounds;static, a hog of the CPU;balance, a hog of the CPU;"
+                     "static, a hog of the link;balance, a hog of the link;cut off"], None),
     "moves": ([], ["--quick", "--only", "sgd"]),
 }
 
@@ -58,7 +64,7 @@ def await_quiet(seconds):
 
 
 def command(name, options):
-    return " ".join(["test/science/run", name] + [os.path.relpath(o, TOP) if o.startswith(TOP) else o for o in options])
+    return " ".join(["test/science/run", name.split("-")[0]] + [shlex.quote(os.path.relpath(o, TOP) if o.startswith(TOP) else o) for o in options])
 
 
 def run(name, args):
@@ -70,7 +76,7 @@ def run(name, args):
     load = await_quiet(0 if args.quick else args.patience)
     print(f"{command(name, options)} (load {load:.1f})", file=sys.stderr, flush=True)
     began, busy_before, own_before = time.monotonic(), busy(), own()
-    done = subprocess.run(["/usr/bin/python3", os.path.join(HERE, name, "bench"), *options, "--build", args.build, "--json", path],
+    done = subprocess.run(["/usr/bin/python3", os.path.join(HERE, name.split("-")[0], "bench"), *options, "--build", args.build, "--json", path],
                           stdout=subprocess.PIPE, text=True, check=False)
     seconds = time.monotonic() - began
     if done.returncode != 0:
@@ -95,7 +101,7 @@ def by_plan(d):
         if r["least"]:
             yield (f"by plan against an equal split, speeds {r['case']}", "1.4 to 3.5", f"{r['speedup']:.2f}", r["bound"], len(r["plan_all_ms"]))
         for a in r["ahead"]:
-            yield (f"the same, `ahead={a['share']}`", "", f"{a['speedup']:.2f}", a["bound"], len(a["all_ms"]))
+            yield (f"by plan, `ahead={a['share']}`, against an equal split, speeds {r['case']}", "", f"{a['speedup']:.2f}", a["bound"], len(a["all_ms"]))
     yield from other_than_speed(d)
 
 
@@ -190,7 +196,8 @@ def centrally(d):
                f"{c['times']:.2f} ({c['times_least']:.2f} to {c['times_most']:.2f})", f"{c['bound']:.2f}", len(c["runs"]["central"]))
 
 
-CLAIMS = {"hps": by_plan, "eager": eagerly, "rates": saved, "phub": centrally, "psld": balanced, "moves": moved, "bits": narrow, "choice": chosen}
+CLAIMS = {"hps": by_plan, "hps-events": by_plan, "eager": eagerly, "rates": saved, "phub": centrally, "psld": balanced, "psld-others": balanced,
+          "moves": moved, "bits": narrow, "choice": chosen}
 
 
 def table_of_claims(results):
@@ -201,6 +208,13 @@ def table_of_claims(results):
             revision = d["environment"]["revision"][:8] + (" + changes" if d["environment"]["modified"] else "")
             lines += ["| " + " | ".join(map(str, [*row, revision, f"`{d['command']}`"])) + " |" for row in claims(d)]
     return "\n".join(lines)
+
+
+def updated(old, new):
+    """The table with the rows of `new` in the place of those of the same claim; others stay, new ones follow."""
+    rows = {line.split(" | ")[0]: line for line in old.strip().split("\n")}
+    rows.update((line.split(" | ")[0], line) for line in new.split("\n"))
+    return "\n".join(rows.values())
 
 
 def where(d):
@@ -224,7 +238,7 @@ def replaced(text, name, new):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("name", nargs="*", help="only these, in this order; default: " + " ".join(EXPERIMENTS))
+    p.add_argument("name", nargs="*", help="only these, in this order; default: " + ", ".join(EXPERIMENTS))
     p.add_argument("--build", default=os.environ.get("PBOX_BUILD", os.path.join(TOP, "build")), help="default: build")
     p.add_argument("--quick", action="store_true", help="shows in five minutes that all works; their figures mean nothing")
     p.add_argument("--write", action="store_true", help="put the tables into doc/science.md, and figures into doc/figures")
@@ -232,12 +246,14 @@ def main():
     p.add_argument("--json", metavar="FOLDER", default=os.path.join(TOP, "build", "science"), help="of the JSON of each; default: build/science")
     args = p.parse_args()
     if unknown := [n for n in args.name if n not in EXPERIMENTS]:
-        p.error(f"no experiment '{unknown[0]}'; there are: {' '.join(EXPERIMENTS)}")
+        p.error(f"no experiment '{unknown[0]}'; there are: {', '.join(EXPERIMENTS)}")
+    if args.quick and (none := [n for n in args.name if EXPERIMENTS[n][1] is None]):
+        p.error(f"{none[0]}: not for --quick: its cases are in test/science/checks/{none[0].split('-')[0]}")
     if args.write and args.quick:
         p.error("--write is not for --quick, whose figures mean nothing")
     os.makedirs(args.json, exist_ok=True)
     results, failed = {}, []
-    for name in args.name or EXPERIMENTS:
+    for name in args.name or [n for n, (_, quick) in EXPERIMENTS.items() if not (args.quick and quick is None)]:
         got, said = run(name, args)
         print(f"## {name}\n\n{said}\n", flush=True)
         if got is None:
@@ -251,8 +267,8 @@ def main():
             text = f.read()
         for name, (d, said) in results.items():
             text = replaced(text, name, narrow_lines(said + "\n\n" + where(d)))
-        if not args.name and not failed:
-            text = replaced(text, "claims", claims)
+        before = re.search(r"<!-- claims: [^\n]*-->\n(.*?)\n<!-- end -->", text, re.S)
+        text = replaced(text, "claims", claims if not args.name and not failed else updated(before[1], claims))
         with open(PAGE, "w", encoding="utf-8") as f:
             f.write(text)
     if failed:

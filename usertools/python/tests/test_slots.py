@@ -19,9 +19,10 @@ import pbox
 import pbox.torch
 from pbox import _lib
 from pbox.torch import _agree, _session, _slots, reference
-from pbox.torch._slots import Batch, Slots, SlotSampler
-from pbox.torch._stale import LooseTree, early_first, quarters_of
+from pbox.torch._slots import Batch, SlotLoader, Slots, SlotSampler
+from pbox.torch._stale import LooseTree, Stale, early_first, quarters_of
 from pbox.torch._tree import Tree, separate
+from pbox.torch._work import Work
 from tests import fake_box, workers
 from tests.fake_box import FakeLib
 from tests.test_torch import FakeBucket, FakeDDP
@@ -214,6 +215,36 @@ class LooseTrees(Trees):
                 tree.add(s, [self.value(s, i) for i in range(3)], s + 1)
             self.assertTrue(tree.complete)
             self.same(tree, want)
+
+    def test_cut_slot_is_the_next_one_again(self):
+        """ahead=: a plan that comes with the result cuts the sums of the early slot that was stepped last, and it is this worker's next one: the loader
+        gives its batch once more. A batch that was not stepped is still refused."""
+        slots = Slots(8, range(4, 8))
+
+        class Training:
+            def _with_slots(self, _what):
+                return slots
+
+            def _begins(self):
+                pass
+
+            _goes_on = _idle = _begins
+
+        work = Work.__new__(Work)
+        work._slots, work._stale, work.tree = slots, Stale(4, []), LooseTree([(7, 1)], 8)
+        work._stale.next = LooseTree([(4, 4)], 8)
+        batches = iter(SlotLoader(Training(), SlotSampler(slots, range(64), 8), [torch.tensor(i) for i in range(64)], {}))
+        first = []
+        for s in range(4, 8):  # round 0 is pushed: these are early ones of the next
+            first.append(next(batches))
+            work._stale.next.add(s, [torch.ones(1)], 1)
+            slots.count = (slots.count + 1) % 4 if s < 7 else 3
+        slots.mine = (7,)
+        work.takes_early()
+        self.assertEqual((slots.mine, slots.count), ((7,), 0))
+        self.assertTrue(torch.equal(next(batches), first[-1]))
+        with self.assertRaises(pbox.PBoxMismatch):
+            next(batches)
 
     def same(self, tree, want):
         self.assertEqual(tree.samples, want.samples)

@@ -204,6 +204,7 @@ class Work:
             done = set()
         slots.mine = tuple(s for s in slots.mine if s in done) + tuple(s for s in slots.mine if s not in done)
         slots.count = len(done)
+        slots.given = None  # step() has ended that slot; where a plan cut its sums it is the next one again
 
     # ---- a round
 

@@ -16,7 +16,9 @@
 #define ASK_FIRST  (500 * NS_PER_MS)
 #define ASK_EVERY  (500 * NS_PER_MS)
 #define ASK_ANSWER (400 * NS_PER_MS)
-#define ASK_ALL    NS_PER_S /* of several boxes, after each other */
+/* For the words of an error: the wait is over, and a busy box may still know why. */
+#define ASK_TEXT (2 * NS_PER_S)
+#define ASK_ALL  NS_PER_S /* of several boxes, after each other */
 /* The box reports silence in milliseconds, and its answer takes time: an earlier WAIT may be older than the worker's end. */
 #define AFTER_END (100 * NS_PER_MS)
 /* A worker was refused: the box may refuse this one for the same reason, in its next answer, with a better error. */
@@ -37,7 +39,7 @@ waiting_begin(const struct pbox_client *c, struct waiting *w, unsigned timeout_m
 }
 
 /** What the box knows of a worker, and its text. @p on: what is waited for. @p circle: it waits itself, for somebody who
- * waits for it, or for others in a circle (R8.3a). */
+ * waits for it, or for others in a circle (R8.3a). @p words: for an error's text; NULL while the wait goes on. */
 static bool
 waiting_member(struct pbox_client *c, unsigned worker, const struct pbox_worker_wait *on,
 	struct pbox_member_entry *e, bool *circle, char *words, size_t cap)
@@ -45,6 +47,7 @@ waiting_member(struct pbox_client *c, unsigned worker, const struct pbox_worker_
 	uint8_t buf[64], *answer = malloc(MAX_FRAME);
 	struct pbox_status_ok m;
 	struct pbox_cursor cur;
+	uint64_t until = client_clock_ns() + (words != NULL ? ASK_TEXT : ASK_ANSWER);
 	size_t len = 0;
 	bool good;
 
@@ -52,7 +55,7 @@ waiting_member(struct pbox_client *c, unsigned worker, const struct pbox_worker_
 		return false;
 	good = request_call(c, PBOX_STATUS, PBOX_STATUS_OK, buf,
 		       pbox_worker_status(buf, sizeof(buf), worker, on), answer, MAX_FRAME, &len,
-		       NULL, client_clock_ns() + ASK_ANSWER, NULL) == 0 &&
+		       NULL, until, NULL) == 0 &&
 	       pbox_status_ok_decode(answer, len, &m, &cur) == 0 &&
 	       pbox_status_ok_next(&cur, e) == 0 && e->worker == worker;
 	*circle = good && (m.flags & PBOX_STATUS_CIRCLE) != 0;

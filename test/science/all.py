@@ -149,6 +149,16 @@ def saved(d):
             best = max(least)
             yield (f"fewer updates by rates by staleness, the best of {len(d['confirmed'])} cells, {text}", "37 %", f"{100 * best[0]:.0f} % (`{best[1]}`)",
                    "", f"{len(d['confirmed'][0]['seeds']['none'])} seeds")
+    real = d.get("real", [])
+    for cell in dict.fromkeys((r["model"], r["momentum"], r["workers"], r["speeds"]) for r in real):
+        of = {rule: {r["seed"]: r["updates"] for r in real if (r["model"], r["momentum"], r["workers"], r["speeds"]) == cell and r["rule"] == rule}
+              for rule in ("none", *rules)}
+        least = [(statistics.mean(1 - u / of["none"][s] for s, u in of[r].items()), r) for r in rules
+                 if of[r] and all(of["none"].values()) and all(of[r].values())]
+        if least:
+            best = max(least)
+            yield (f"the same in frames: {cell[0]}, momentum {cell[1]:g}, {cell[2]} workers, speeds {cell[3]}", "37 %", f"{100 * best[0]:.0f} % (`{best[1]}`)", "",
+                   f"{len(of['none'])} seeds")
 
 
 def balanced(d):

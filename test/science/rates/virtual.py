@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
-"""Eager trainings in virtual time: pushes and pulls beside computations, and learning rates by staleness."""
+"""Eager trainings in virtual time: pushes and pulls beside computations, and learning rates by staleness.
+
+What happens when does not depend on rules and learning rates. So runs that differ in these alone go side by side, each with its own parameters: update by
+update, with the same samples. The one that comes to the loss first has needed the fewest updates.
+"""
 
 import heapq
 import os
@@ -17,6 +21,8 @@ from models import BATCH
 
 TRANSFER = 0.6  # of a push, and of a pull, in the fastest's computation, which is the unit of time
 LOOK, MEAN = 4, 3  # the loss is looked at after so many updates; a mean of so many ends a training
+FAR, SELDOM = 1.2, 4  # times the target: there it is looked at each fourth time
+DIVERGED = 50.0  # a loss
 RULES = (*problem.MODULATIONS, "known")
 
 
@@ -47,74 +53,145 @@ class Speeds:
         return self.now[i] * self.g.uniform(0.98, 1.02)
 
 
-class Loss:
-    """The loss that a training has come to; `ended`: True at its target, False when it has diverged."""
+class Losses:
+    """What each run has come to."""
 
-    def __init__(self, model):
-        self.model, self.last, self.ended = model, [], None
+    def __init__(self, model, runs):
+        self.model, self.last = model, [[] for _ in range(runs)]
 
-    def look(self, w):
-        loss = self.model.loss(w)
-        if not loss < 50:
-            self.ended = False
-        self.last = self.last[1 - MEAN:] + [loss]
-        if len(self.last) == MEAN and sum(self.last) / MEAN < self.model.target:
-            self.ended = True
-        return self.ended is not None
+    def look(self, w, applied):
+        """By run: True at the target, False when it has diverged; others are not in it."""
+        if applied % LOOK:
+            return {}
+        near = [i for i, last in enumerate(self.last)
+                if not last or last[-1] < FAR * self.model.target or applied % (LOOK * SELDOM) == 0]
+        if not near:
+            return {}
+        ended, rows = {}, torch.tensor(near)
+        for i, loss in zip(near, self.model.losses(w if len(near) == len(self.last) else [p[rows] for p in w])):
+            self.last[i] = self.last[i][1 - MEAN:] + [loss]
+            if not loss < DIVERGED:
+                ended[i] = False
+            elif len(self.last[i]) == MEAN and sum(self.last[i]) / MEAN < self.model.target:
+                ended[i] = True
+        return ended
 
 
-def alone(model, lr, momentum, seed, limit):
-    """Updates that one worker needs; None: not within `limit`."""
-    w, v, g, loss = model.begin(seed), 0.0, np.random.default_rng(3000 + seed), Loss(model)
+class Runs:
+    """Runs side by side: what each has come to, and which go on. key: what the caller calls it by."""
+
+    def __init__(self, model, keys, enough):
+        self.going, self.got, self.enough = list(keys), dict.fromkeys(keys), enough
+        self.losses = Losses(model, len(self.going))
+
+    def look(self, w, applied, result):
+        """The indexes of the runs that go on; None: all of them."""
+        ended = self.losses.look(w, applied)
+        for i, reached in ended.items():
+            if reached:
+                self.got[self.going[i]] = result()
+        gone = {self.going[i] for i in ended}
+        if any(ended.values()):
+            gone |= {k for k in self.going if self.enough(k, self.got)}
+        if not gone:
+            return None
+        keep = [i for i, k in enumerate(self.going) if k not in gone]
+        self.going = [self.going[i] for i in keep]
+        self.losses.last = [self.losses.last[i] for i in keep]
+        return torch.tensor(keep, dtype=torch.long)
+
+
+def by_run(factors, parts):
+    """A number a run, times the tensors."""
+    return [p * factors.view(-1, *[1] * (p.dim() - 1)) for p in parts]
+
+
+def never(_key, _got):
+    return False
+
+
+def alone(model, rates, momentum, seed, limit, enough=never):
+    """{key: updates that one worker needs} of `rates`, {key: learning rate}; None: not within `limit`, or not until enough(key, {key: updates})."""
+    g, runs = np.random.default_rng(3000 + seed), Runs(model, rates, enough)
+    lr = torch.tensor([rates[k] for k in rates])
+    w = model.begin(seed, len(rates))
+    v = [torch.zeros_like(p) for p in w]
     for n in range(1, limit + 1):
-        v = momentum * v + model.gradient(w, torch.from_numpy(g.integers(0, len(model.y), BATCH)))
-        w = w - lr * v
-        if n % LOOK == 0 and loss.look(w):
-            return n if loss.ended else None
-    return None
+        gradient = model.gradient(w, torch.from_numpy(g.integers(0, len(model.y), BATCH)))
+        v = [momentum * a + b for a, b in zip(v, gradient)]
+        w = [a + b for a, b in zip(w, by_run(-lr, v))]
+        keep = runs.look(w, n, lambda n=n: n)
+        if keep is not None:
+            w, v, lr = [p[keep] for p in w], [p[keep] for p in v], lr[keep]
+        if not runs.going:
+            break
+    return runs.got
 
 
-def eager(model, rule, lr, momentum, workers, speeds, seed, limit):
-    """(updates to the target, its virtual seconds, mean tau); None: not within `limit` updates.
+class Worker:
+    """One worker of all runs: what it computes with, and what its next pull brings."""
+
+    def __init__(self, w):
+        self.copy, self.pulled = [p.clone() for p in w], [p.clone() for p in w]
+        self.velocity, self.update = ([torch.zeros_like(p) for p in w] for _ in range(2))
+        self.version = self.pulled_version = 0  # of copy, of pulled
+        self.own_seen = self.pulled_own = self.own = 0  # own pushes in copy, in pulled, applied
+        self.tau_mean = self.before = 0.0
+
+    def keep(self, rows):
+        for name in ("copy", "pulled", "velocity", "update"):
+            setattr(self, name, [p[rows] for p in getattr(self, name)])
+
+
+def eager(model, runs, momentum, workers, speeds, seed, limit, enough=never):
+    """{key: (updates to the target, its virtual seconds, mean tau)} of `runs`, {key: (rule, learning rate)}; None: not within `limit` updates, or not
+    until enough(key, what there is so far).
 
     As pbox.torch.Eager: a worker pushes its update, goes on with what its pull before has brought, and its own pushes that it lacks are added to it.
     Momentum is each worker's own.
     """
-    g, loss, speed = np.random.default_rng(3000 + seed), Loss(model), Speeds(speeds, workers, seed)
-    w, order = model.begin(seed), iter(range(10**9))
-    copy, velocity, version, own_seen = [w] * workers, [0.0] * workers, [0] * workers, [0] * workers
-    pulled, pending = [(w, 0, 0)] * workers, [[] for _ in range(workers)]  # parameters, version, own pushes in them
-    applied, own = 0, [0] * workers
-    taus, before, seen = [0.0] * workers, [0.0] * workers, []
-    events = [(speed.next(i), next(order), "computed", i, None) for i in range(workers)]
+    g, speed, order = np.random.default_rng(3000 + seed), Speeds(speeds, workers, seed), iter(range(10**9))
+    going, w = Runs(model, runs, enough), model.begin(seed, len(runs))
+    them, applied, seen = [Worker(w) for _ in range(workers)], 0, []
+    events = [(speed.next(i), next(order), "computed", i) for i in range(workers)]
     heapq.heapify(events)
 
     def computed(now, i):
-        velocity[i] = momentum * velocity[i] + model.gradient(copy[i], torch.from_numpy(g.integers(0, len(model.y), BATCH)))
-        new, new_version, new_own = pulled[i]
-        tau = new_version - version[i] - (new_own - own_seen[i])
-        taus[i] += (tau - taus[i]) / 4
+        me = them[i]
+        gradient = model.gradient(me.copy, torch.from_numpy(g.integers(0, len(model.y), BATCH)))
+        tau = me.pulled_version - me.version - (me.pulled_own - me.own_seen)
+        me.tau_mean += (tau - me.tau_mean) / 4
         seen.append(tau)
-        u = velocity[i] * (-lr * factor(rule, tau, before[i], workers, statistics.median(taus)))
-        before[i] = tau
-        copy[i], version[i], own_seen[i] = new + u, new_version, new_own
-        pending[i] = pending[i] + [u]
+        median = statistics.median(x.tau_mean for x in them)
+        factors = torch.tensor([-runs[k][1] * factor(runs[k][0], tau, me.before, workers, median) for k in going.going])
+        me.before, me.version, me.own_seen = tau, me.pulled_version, me.pulled_own
+        for v, d in zip(me.velocity, gradient):
+            v.mul_(momentum).add_(d)
+        for p, n, u, v in zip(me.copy, me.pulled, me.update, me.velocity):
+            torch.mul(v, factors.view(-1, *[1] * (v.dim() - 1)), out=u)
+            torch.add(n, u, out=p)
         # the pull that is posted now brings what the box has while it answers
-        heapq.heappush(events, (now + TRANSFER / 2, next(order), "pulled", i, None))
-        heapq.heappush(events, (now + TRANSFER, next(order), "applied", i, u))
-        heapq.heappush(events, (now + max(speed.next(i), TRANSFER), next(order), "computed", i, None))
+        heapq.heappush(events, (now + TRANSFER / 2, next(order), "pulled", i))
+        heapq.heappush(events, (now + TRANSFER, next(order), "applied", i))
+        heapq.heappush(events, (now + max(speed.next(i), TRANSFER), next(order), "computed", i))
 
-    while applied < limit:
-        now, _, what, i, update = heapq.heappop(events)
+    while applied < limit and going.going:
+        now, _, what, i = heapq.heappop(events)
+        me = them[i]
         if what == "computed":
             computed(now, i)
         elif what == "pulled":
-            pulled[i] = (sum(pending[i], w), applied, own[i])
+            me.pulled_version, me.pulled_own = applied, me.own
+            for n, p, u in zip(me.pulled, w, me.update):  # its update is still on its way
+                torch.add(p, u, out=n)
         else:
-            w = w + update
+            for p, u in zip(w, me.update):
+                p.add_(u)
             applied += 1
-            own[i] += 1
-            pending[i] = pending[i][1:]
-            if applied % LOOK == 0 and loss.look(w):
-                return (applied, now, statistics.mean(seen)) if loss.ended else None
-    return None
+            me.own += 1
+            keep = going.look(w, applied, lambda now=now: (applied, now, statistics.mean(seen)))
+            if keep is not None:
+                w = [p[keep] for p in w]
+                for x in them:
+                    x.keep(keep)
+    return going.got

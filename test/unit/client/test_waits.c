@@ -341,7 +341,12 @@ test_bytes(void)
 	CU_ASSERT_PTR_NOT_NULL_FATAL(p.c[1]);
 	CU_ASSERT_EQUAL(harness_submit(p.c[0], PBOX_CLIENT_PUSHPULL, io[0], 2, 0, &h, &err), 0);
 	CU_ASSERT_EQUAL(harness_submit(p.c[1], PBOX_CLIENT_PUSHPULL, io[1], 1, 0, &first, &err), 0);
-	CU_ASSERT_EQUAL(pbox_client_wait(p.c[0], h, 1500, &err), PBOX_C_DEADLINE);
+	/* who is missing is known from the box's answer to a probe, which a box without a CPU gives late */
+	for (unsigned i = 0; i < 20; i++) {
+		CU_ASSERT_EQUAL(pbox_client_wait(p.c[0], h, 1500, &err), PBOX_C_DEADLINE);
+		if (strstr(err.text, "missing worker") != NULL)
+			break;
+	}
 	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, " of 0.48 MB are through ("));
 	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "missing worker 1"));
 	waiting_why(p.c[0], &why);

@@ -6,8 +6,8 @@ bsp-then    rounds: push of the whole model, then its pull      bsp         roun
 asp         clocks: push of the whole model, then its pull      eager:NAME[:PUSH:PULL]  pbox.torch.Eager, with that staleness, in these formats
 push, pull  the transfers alone                         ssp:S       clocks: push, then a pull that waits until nobody is more than S clocks behind
 
-Prints one JSON object: "steps" (seconds of each), "seconds" and "updates" to the loss (worker 0), "late" (computations that took longer
-than they should), "ahead" (of tables in clocks: by how many pushes this worker was ahead of the slowest when it had pulled, at most)."""
+Prints one JSON object: "steps" (seconds of each), "seconds" to the loss (worker 0), "updates" (of all workers, at the end), "late"
+(computations that took longer than they should), "ahead" (of tables in clocks: by how many pushes this worker was ahead of the slowest when it had pulled, at most)."""
 
 import argparse
 import json
@@ -96,6 +96,13 @@ class Trainer:
             return (self.table.next_round - 1) * self.client.workers
         return (self.opt.table if self.opt is not None else self.table).versions().version
 
+    def await_updates(self, seconds):
+        """After all steps of all workers: until the box has their pushes, of which the last ones may still be on their way."""
+        want = 0 if self.method == "pull" else self.args.steps * self.client.workers
+        end, into = time.monotonic() + seconds, [torch.empty_like(p.data) for p in self.params]
+        while self.updates() < want and time.monotonic() < end and not self.method.startswith("bsp"):
+            (self.opt.table if self.opt is not None else self.table).pull(into).wait()
+
 
 def main():
     p = argparse.ArgumentParser()
@@ -129,6 +136,9 @@ def main():
         steps.append(time.monotonic() - last)
         if k == args.steps or time.monotonic() - began > args.limit:
             break
+    if args.steps:
+        pbox.torch.all_reduce(torch.zeros(1), client=client)
+        t.await_updates(10)
     print(json.dumps({"steps": steps, "seconds": seconds, "updates": t.updates(), "late": computes.late, "ahead": t.ahead}), flush=True)
     if args.steps:
         pbox.torch.all_reduce(torch.zeros(1), client=client)

@@ -28,11 +28,11 @@ COLUMNS = 126  # of the page
 QUIET = 1.0  # load average
 # of each: its folder is what is before the -; its options, and those of --quick in their place (None: it is left out there, and has a check of its own)
 EXPERIMENTS = {
-    "hps": (["--runs", "5", "--only", "2:1:1:1;4:2:2:1", "--figure", os.path.join(FIGURES, "hps.svg")], ["--quick"]),
+    "hps": (["--runs", "5", "--only", "2:1:1:1;4:2:2:1", "--figure", os.path.join(FIGURES, "hps.svg")], ["--quick", "--only", "2:1:1:1;4:2:2:1;kill"]),
     "hps-events": (["--runs", "5", "--only", "1:1:1:1;moving;kill;loss;quiet;joins;quota;memory", "--quiet-rounds", "100"], None),
     "eager": (["--seeds", "5", "--figure", os.path.join(FIGURES, "eager.svg")], ["--quick", "--only", "iteration"]),
     "ssp": (["--seeds", "5"], ["--quick"]),
-    "rates": ([], ["--quick"]),
+    "rates": ([], ["--quick", "--models", "perceptron", "--real-rules", "none,inv"]),
     "bits": (["--rounds", "500"], ["--quick", "--methods", "fp32,int8,mxfp4"]),
     "choice": ([], ["--quick"]),
     "phub": ([], ["--quick"]),

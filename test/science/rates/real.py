@@ -59,6 +59,12 @@ def run(build, trainings):
     return [{**t, **g} for t, g in zip(trainings, got, strict=True)]
 
 
+def reached(pairs):
+    """Where not all trainings of both, without a rule and with it, came to the loss."""
+    none, rule = (sum(bool(p[i]) for p in pairs) for i in (0, 1))
+    return f"reached by {rule} of {len(pairs)}" + (f", without it by {none}" if none != len(pairs) else "")
+
+
 def table(ran):
     """Updates that each rule saves against none, by the same seeds."""
     cells = dict.fromkeys((r["model"], r["momentum"], r["workers"], r["speeds"]) for r in ran)
@@ -69,7 +75,7 @@ def table(ran):
         for rule in RULES[1:]:
             pairs = [(none[s]["updates"], r["updates"]) for s, r in of[rule].items()]
             if not pairs or not all(a and b for a, b in pairs):
-                out.append(f"not reached by {sum(not b for _, b in pairs)} of {len(pairs)}" if pairs else "")
+                out.append(reached(pairs) if pairs else "")
                 continue
             saved = [1 - b / a for a, b in pairs]
             error = f" ({100 * statistics.stdev(saved) / len(saved) ** 0.5:.1f})" if len(saved) > 1 else ""

@@ -99,7 +99,8 @@ class Trainer:
     def await_updates(self, seconds):
         """After all steps of all workers: until the box has their pushes, of which the last ones may still be on their way."""
         want = 0 if self.method == "pull" else self.args.steps * self.client.workers
-        end, into = time.monotonic() + seconds, [torch.empty_like(p.data) for p in self.params]
+        dtype = torch.bfloat16 if self.method.endswith(":bf16") else torch.float32
+        end, into = time.monotonic() + seconds, [torch.empty_like(p.data, dtype=dtype) for p in self.params]
         while self.updates() < want and time.monotonic() < end and not self.method.startswith("bsp"):
             (self.opt.table if self.opt is not None else self.table).pull(into).wait()
 

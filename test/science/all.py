@@ -5,7 +5,7 @@
 
 Each begins when the machine is quiet, and its JSON says what disturbed it: the load before it, and the CPU time that others took while it ran.
 With --write the tables of the page, between its comments, are these runs' figures, and the one on top has what each paper claims. All of them take
-some eight hours, so each has a place of its own there, and can be made again by itself.
+some six hours, so each has a place of its own there, and can be made again by itself; with --keep a run that was broken off goes on where it was.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import os
 import re
 import resource
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -22,6 +23,10 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(TOP, "test", "perf", "lib"))
+# pylint: disable=wrong-import-position
+import environment
+
 PAGE = os.path.join(TOP, "doc", "science.md")
 FIGURES = os.path.join(TOP, "doc", "figures")
 COLUMNS = 126  # of the page
@@ -35,12 +40,13 @@ EXPERIMENTS = {
     "rates": ([], ["--quick", "--models", "perceptron", "--real-rules", "none,inv"]),
     "bits": (["--rounds", "500"], ["--quick", "--methods", "fp32,int8,mxfp4"]),
     "choice": ([], ["--quick"]),
-    "phub": ([], ["--quick"]),
+    "phub": (["--only", "resnet50"], ["--quick"]),
+    "phub-vgg16": (["--only", "vgg16"], None),
     "psld": (["--runs", "5", "--only", "static;balance;balance, a spare"], ["--quick"]),
     "psld-others": (["--runs", "1", "--only", "static, links alike;balance, links alike;static, by hash;balance, by hash;static, a CPU quota;"
                      "balance, a CPU quota;one box;two boxes;static, many rounds;balance, many rounds;static, a hog of the CPU;balance, a hog of the CPU;"
                      "static, a hog of the link;balance, a hog of the link;cut off"], None),
-    "moves": ([], ["--quick", "--only", "sgd"]),
+    "moves": (["--runs", "7", "--moves", "12", "--every", "12"], ["--quick", "--only", "sgd"]),
 }
 
 
@@ -67,16 +73,29 @@ def command(name, options):
     return " ".join(["test/science/run", name.split("-")[0]] + [shlex.quote(os.path.relpath(o, TOP) if o.startswith(TOP) else o) for o in options])
 
 
+def made_before(path, by, build):
+    """What an experiment's JSON has, if the same command has made it, of this revision."""
+    with open(path, encoding="utf-8") as f:
+        got = json.load(f)
+    now = environment.read(build)
+    of_this = all(got["environment"][k] == now[k] for k in ("revision", "modified"))
+    return got if of_this and got.get("command") == by and "said" in got else None
+
+
 def run(name, args):
     """(JSON, what it printed) of one experiment."""
     options = EXPERIMENTS[name][1 if args.quick else 0]
     path = os.path.join(args.json, name + ".json")
     if os.path.exists(path):
+        if args.keep and (kept := made_before(path, command(name, options), args.build)):
+            return kept, kept["said"]
         os.unlink(path)
     load = await_quiet(0 if args.quick else args.patience)
     print(f"{command(name, options)} (load {load:.1f})", file=sys.stderr, flush=True)
     began, busy_before, own_before = time.monotonic(), busy(), own()
-    done = subprocess.run(["/usr/bin/python3", os.path.join(HERE, name.split("-")[0], "bench"), *options, "--build", args.build, "--json", path],
+    # a figure waits beside the JSON: a changed working copy would be another revision for the experiments that follow
+    words = [o.replace(FIGURES, args.json) for o in options]
+    done = subprocess.run(["/usr/bin/python3", os.path.join(HERE, name.split("-")[0], "bench"), *words, "--build", args.build, "--json", path],
                           stdout=subprocess.PIPE, text=True, check=False)
     seconds = time.monotonic() - began
     if done.returncode != 0:
@@ -86,10 +105,10 @@ def run(name, args):
     # the boxes' cores and the kernel's threads that serve them are own as well, where they are children
     got["disturbed"] = {"load_before": round(load, 2), "seconds": round(seconds),
                         "cpu_seconds_of_others": round(max(0.0, busy() - busy_before - (own() - own_before)), 1)}
-    got["command"] = command(name, options)
+    got["command"], got["said"] = command(name, options), done.stdout.rstrip()
     with open(path, "w", encoding="utf-8") as f:
         json.dump(got, f, indent=1)
-    return got, done.stdout.rstrip()
+    return got, got["said"]
 
 
 # ---- what the papers claim: (claim, the paper's figure, ours, its bound, runs) of each experiment's JSON
@@ -252,6 +271,7 @@ def main():
     p.add_argument("--build", default=os.environ.get("PBOX_BUILD", os.path.join(TOP, "build")), help="default: build")
     p.add_argument("--quick", action="store_true", help="shows in five minutes that all works; their figures mean nothing")
     p.add_argument("--write", action="store_true", help="put the tables into doc/science.md, and figures into doc/figures")
+    p.add_argument("--keep", action="store_true", help="do not run again what --json has of this revision")
     p.add_argument("--patience", type=int, default=600, metavar="SECONDS", help="to wait for a load below 1 before each; default: %(default)s")
     p.add_argument("--json", metavar="FOLDER", default=os.path.join(TOP, "build", "science"), help="of the JSON of each; default: build/science")
     args = p.parse_args()
@@ -281,6 +301,9 @@ def main():
         text = replaced(text, "claims", claims if not args.name and not failed else updated(before[1], claims))
         with open(PAGE, "w", encoding="utf-8") as f:
             f.write(text)
+        for name in results:
+            for path in (o for o in EXPERIMENTS[name][0] if o.startswith(FIGURES)):
+                shutil.copyfile(path.replace(FIGURES, args.json), path)
     if failed:
         sys.exit("failed: " + " ".join(failed))
 

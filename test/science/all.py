@@ -23,9 +23,10 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
-sys.path.insert(0, os.path.join(TOP, "test", "perf", "lib"))
+sys.path[:0] = [os.path.join(TOP, "test", "perf", "lib"), os.path.join(HERE, "rates")]
 # pylint: disable=wrong-import-position
 import environment
+import real
 
 PAGE = os.path.join(TOP, "doc", "science.md")
 FIGURES = os.path.join(TOP, "doc", "figures")
@@ -35,11 +36,11 @@ QUIET = 1.0  # load average
 EXPERIMENTS = {
     "hps": (["--runs", "5", "--only", "2:1:1:1;4:2:2:1", "--figure", os.path.join(FIGURES, "hps.svg")], ["--quick", "--only", "2:1:1:1;4:2:2:1;kill"]),
     "hps-events": (["--runs", "5", "--only", "1:1:1:1;moving;kill;loss;quiet;joins;quota;memory", "--quiet-rounds", "100"], None),
-    "eager": (["--seeds", "5", "--figure", os.path.join(FIGURES, "eager.svg")], ["--quick", "--only", "iteration"]),
+    "eager": (["--runs", "5", "--seeds", "5", "--figure", os.path.join(FIGURES, "eager.svg")], ["--quick", "--only", "iteration"]),
     "ssp": (["--seeds", "5"], ["--quick"]),
     "rates": ([], ["--quick", "--models", "perceptron", "--real-rules", "none,inv"]),
     "bits": (["--rounds", "500"], ["--quick", "--methods", "fp32,int8,mxfp4"]),
-    "choice": ([], ["--quick"]),
+    "choice": ([], ["--quick", "--rounds", "24"]),
     "phub": (["--only", "resnet50"], ["--quick"]),
     "phub-vgg16": (["--only", "vgg16"], None),
     "psld": (["--runs", "5", "--only", "static;balance;balance, a spare"], ["--quick"]),
@@ -168,16 +169,14 @@ def saved(d):
             best = max(least)
             yield (f"fewer updates by rates by staleness, the best of {len(d['confirmed'])} cells, {text}", "37 %", f"{100 * best[0]:.0f} % (`{best[1]}`)",
                    "", f"{len(d['confirmed'][0]['seeds']['none'])} seeds")
-    real = d.get("real", [])
-    for cell in dict.fromkeys((r["model"], r["momentum"], r["workers"], r["speeds"]) for r in real):
-        of = {rule: {r["seed"]: r["updates"] for r in real if (r["model"], r["momentum"], r["workers"], r["speeds"]) == cell and r["rule"] == rule}
-              for rule in ("none", *rules)}
-        least = [(statistics.mean(1 - u / of["none"][s] for s, u in of[r].items()), r) for r in rules
-                 if of[r] and all(of["none"].values()) and all(of[r].values())]
+    for cell, of in real.by_cell(d.get("real", [])).items():
+        none = of["none"]
+        least = [(statistics.mean(1 - r["updates"] / none[s]["updates"] for s, r in of[rule].items()), rule) for rule in rules
+                 if of.get(rule) and all(r["updates"] and none[s]["updates"] for s, r in of[rule].items())]
         if least:
             best = max(least)
             yield (f"the same in frames: {cell[0]}, momentum {cell[1]:g}, {cell[2]} workers, speeds {cell[3]}", "37 %", f"{100 * best[0]:.0f} % (`{best[1]}`)", "",
-                   f"{len(of['none'])} seeds")
+                   f"{len(none)} seeds")
 
 
 def balanced(d):

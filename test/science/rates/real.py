@@ -59,6 +59,15 @@ def run(build, trainings):
     return [{**t, **g} for t, g in zip(trainings, got, strict=True)]
 
 
+def by_cell(ran):
+    """{(model, momentum, workers, speeds): {rule: {seed: training}}}"""
+    cells = {}
+    for r in ran:
+        of = cells.setdefault((r["model"], r["momentum"], r["workers"], r["speeds"]), {rule: {} for rule in RULES})
+        of[r["rule"]][r["seed"]] = r
+    return cells
+
+
 def reached(pairs):
     """Where not all trainings of both, without a rule and with it, came to the loss."""
     none, rule = (sum(bool(p[i]) for p in pairs) for i in (0, 1))
@@ -67,10 +76,8 @@ def reached(pairs):
 
 def table(ran):
     """Updates that each rule saves against none, by the same seeds."""
-    cells = dict.fromkeys((r["model"], r["momentum"], r["workers"], r["speeds"]) for r in ran)
     lines = ["| real: model | momentum | workers | speeds | tau | updates, no rule | " + " | ".join(f"`{r}`" for r in RULES[1:]) + " |", "|" + "---|" * 9]
-    for cell in cells:
-        of = {rule: {r["seed"]: r for r in ran if (r["model"], r["momentum"], r["workers"], r["speeds"]) == cell and r["rule"] == rule} for rule in RULES}
+    for (model, momentum, workers, speeds), of in by_cell(ran).items():
         none, out = of["none"], []
         for rule in RULES[1:]:
             pairs = [(none[s]["updates"], r["updates"]) for s, r in of[rule].items()]
@@ -80,9 +87,8 @@ def table(ran):
             saved = [1 - b / a for a, b in pairs]
             error = f" ({100 * statistics.stdev(saved) / len(saved) ** 0.5:.1f})" if len(saved) > 1 else ""
             out.append(f"{100 * statistics.mean(saved):+.1f} %{error}")
-        tau = statistics.mean(r["tau"] for r in ran if (r["model"], r["momentum"], r["workers"], r["speeds"]) == cell)
+        tau = statistics.mean(r["tau"] for by_seed in of.values() for r in by_seed.values())
         updates = [r["updates"] for r in none.values() if r["updates"]]
-        model, momentum, workers, speeds = cell
         lines.append(f"| {model} | {momentum:g} | {workers} | {speeds} | {tau:.1f} | {statistics.mean(updates):.0f} | {' | '.join(out)} |" if updates else
                      f"| {model} | {momentum:g} | {workers} | {speeds} | {tau:.1f} | not reached | {' | '.join(out)} |")
     return lines

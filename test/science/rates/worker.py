@@ -87,8 +87,9 @@ def main():
         trainings = json.load(f)
     known = {}
     for number, t in enumerate(trainings):
-        model = known.setdefault(t["model"], models.MODELS[t["model"]]())
-        training = Training(t, args, number)
+        if t["model"] not in known:
+            known[t["model"]] = models.MODELS[t["model"]]()
+        model, training = known[t["model"]], Training(t, args, number)
         threads = [threading.Thread(target=training.work, args=(model, i)) for i in range(args.host, t["workers"], args.hosts)]
         for x in threads:
             x.start()

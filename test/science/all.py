@@ -42,7 +42,7 @@ EXPERIMENTS = {
     "bits": (["--rounds", "500"], ["--quick", "--methods", "fp32,int8,mxfp4"]),
     "choice": ([], ["--quick", "--rounds", "24"]),
     "phub": (["--only", "resnet50"], ["--quick"]),
-    "phub-vgg16": (["--only", "vgg16"], None),
+    "phub-vgg16": (["--only", "vgg16", "--rounds", "1"], None),
     "psld": (["--runs", "5", "--only", "static;balance;balance, a spare"], ["--quick"]),
     "psld-others": (["--runs", "1", "--only", "static, links alike;balance, links alike;static, by hash;balance, by hash;static, a CPU quota;"
                      "balance, a CPU quota;one box;two boxes;static, many rounds;balance, many rounds;static, a hog of the CPU;balance, a hog of the CPU;"

@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import re
-import resource
 import shlex
 import shutil
 import statistics
@@ -32,6 +31,7 @@ PAGE = os.path.join(TOP, "doc", "science.md")
 FIGURES = os.path.join(TOP, "doc", "figures")
 COLUMNS = 126  # of the page
 QUIET = 1.0  # load average
+KERNEL_THREAD = 0x200000  # PF_KTHREAD of include/linux/sched.h
 # of each: its folder is what is before the -; its options, and those of --quick in their place (None: it is left out there, and has a check of its own)
 EXPERIMENTS = {
     "hps": (["--runs", "5", "--only", "2:1:1:1;4:2:2:1", "--figure", os.path.join(FIGURES, "hps.svg")], ["--quick", "--only", "2:1:1:1;4:2:2:1;kill"]),
@@ -51,16 +51,32 @@ EXPERIMENTS = {
 }
 
 
-def busy():
-    """CPU seconds of the whole machine, without those that idled or waited for a disk."""
+def stolen():
+    """CPU seconds that this machine wanted, and its host gave to others."""
     with open("/proc/stat", encoding="ascii") as f:
-        user, nice, system, _idle, _wait, irq, softirq = map(int, f.readline().split()[1:8])
-    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+        return int(f.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
 
 
-def own():
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(u.ru_utime + u.ru_stime for u in used)
+def others():
+    """CPU seconds of the processes that are not of this one's family, and of their children that have ended; without the kernel's threads, which serve
+    the experiments too. Not the machine's sum in /proc/stat: it counts by ticks, at which those that sleep for less are always awake, or never."""
+    parents, used = {}, {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
+                words = f.read().rsplit(") ", 1)[1].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        parents[int(pid)] = int(words[1])
+        if not int(words[6]) & KERNEL_THREAD:
+            used[int(pid)] = sum(map(int, words[11:15]))
+    return sum(t for pid, t in used.items() if not of_family(pid, parents)) / os.sysconf("SC_CLK_TCK")
+
+
+def of_family(pid, parents):
+    while pid and pid != os.getpid():
+        pid = parents.get(pid, 0)
+    return bool(pid)
 
 
 def await_quiet(seconds):
@@ -93,7 +109,7 @@ def run(name, args):
         os.unlink(path)
     load = await_quiet(0 if args.quick else args.patience)
     print(f"{command(name, options)} (load {load:.1f})", file=sys.stderr, flush=True)
-    began, busy_before, own_before = time.monotonic(), busy(), own()
+    began, before = time.monotonic(), (others(), stolen())
     # a figure waits beside the JSON: a changed working copy would be another revision for the experiments that follow
     words = [o.replace(FIGURES, args.json) for o in options]
     done = subprocess.run(["/usr/bin/python3", os.path.join(HERE, name.split("-")[0], "bench"), *words, "--build", args.build, "--json", path],
@@ -103,9 +119,9 @@ def run(name, args):
         return None, f"status {done.returncode}"
     with open(path, encoding="utf-8") as f:
         got = json.load(f)
-    # the boxes' cores and the kernel's threads that serve them are own as well, where they are children
+    after = (others(), stolen())
     got["disturbed"] = {"load_before": round(load, 2), "seconds": round(seconds),
-                        "cpu_seconds_of_others": round(max(0.0, busy() - busy_before - (own() - own_before)), 1)}
+                        **{f"cpu_seconds_{who}": round(max(0.0, b - a), 1) for who, a, b in zip(("of_others", "stolen"), before, after)}}
     got["command"], got["said"] = command(name, options), done.stdout.rstrip()
     with open(path, "w", encoding="utf-8") as f:
         json.dump(got, f, indent=1)
@@ -248,7 +264,8 @@ def updated(old, new):
 def where(d):
     env, by = d["environment"], d["disturbed"]
     return (f"*`{d['command']}`; {env['date'][:10]}, revision {env['revision'][:8]}{' + changes' if env['modified'] else ''}, {env['cpu']['online']} CPUs "
-            f"{env['cpu']['model']}; load {by['load_before']} before, others took {by['cpu_seconds_of_others']:.0f} CPU seconds of {by['seconds']} s.*")
+            f"{env['cpu']['model']}; load {by['load_before']} before; in its {by['seconds']} s other processes took {by['cpu_seconds_of_others']:.0f} CPU seconds, other machines of the host "
+            f"{by['cpu_seconds_stolen']:.0f}.*")
 
 
 def narrow_lines(text):

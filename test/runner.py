@@ -54,7 +54,7 @@ SUITES = {
     "sanitize": "unit tests with address and undefined-behaviour sanitizers",
     "torch": "optimisers and conversions against PyTorch",
     "func": "real processes in network namespaces",
-    "science": "the experiments of doc/science.md, each as short as it can be (minutes; only when it is named)",
+    "science": "the experiments of doc/science*.md, each as short as it can be (minutes; only when it is named)",
     "torch_ddp": "torch's own tests of DistributedDataParallel with PBox's hook, and over its process group (minutes; only when it is named)",
     "image": "the appliance's image, built and booted in QEMU (minutes; only when it is named)",
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
-"""All experiments, one after the other, and their figures in doc/science.md.
+"""All experiments, one after the other, and their figures in doc/science.md and doc/science-eager.md.
 
 Each begins when the machine is quiet, and its JSON says what disturbed it: the load before it, and the CPU time that others took while it ran.
-With --write the tables of the page, between its comments, are these runs' figures, and the one on top has what each paper claims. All of them take
+With --write the tables of these pages, between comments, are these runs' figures, and the one on top has what each paper claims. All of them take
 some six hours, so each has a place of its own there, and can be made again by itself; with --keep a run that was broken off goes on where it was.
 """
 
@@ -27,7 +27,7 @@ sys.path[:0] = [os.path.join(TOP, "test", "perf", "lib"), os.path.join(HERE, "ra
 import environment
 import real
 
-PAGE = os.path.join(TOP, "doc", "science.md")
+PAGES = [os.path.join(TOP, "doc", name) for name in ("science.md", "science-eager.md")]
 FIGURES = os.path.join(TOP, "doc", "figures")
 COLUMNS = 126  # of the page
 QUIET = 1.0  # load average
@@ -273,12 +273,33 @@ def narrow_lines(text):
     return "\n".join(x if x.startswith("|") else textwrap.fill(x, COLUMNS, break_long_words=False, break_on_hyphens=False) for x in text.split("\n"))
 
 
-def replaced(text, name, new):
-    """The page with what is between the comments of a name replaced."""
-    got, n = re.subn(rf"(<!-- {name}: [^\n]*-->\n)(.*?)(\n<!-- end -->)", lambda m: m.group(1) + "\n" + new + "\n" + m.group(3), text, flags=re.S)
+def place(name):
+    return re.compile(rf"(<!-- {name}: [^\n]*-->\n)(.*?)(\n<!-- end -->)", re.S)
+
+
+def replaced(texts, name, new):
+    """The pages, {path: text}, with what is between the comments of a name replaced."""
+    n = sum(len(place(name).findall(text)) for text in texts.values())
     if n != 1:
-        raise SystemExit(f"{os.path.relpath(PAGE, TOP)}: {n} places between '<!-- {name}: ... -->' and '<!-- end -->', needed is one")
-    return got
+        raise SystemExit(f"doc/science*.md: {n} places between '<!-- {name}: ... -->' and '<!-- end -->', needed is one")
+    return {path: place(name).sub(lambda m: m[1] + "\n" + new + "\n" + m[3], text) for path, text in texts.items()}
+
+
+def write(results, claims, all_of_them, figures):
+    texts = {}
+    for path in PAGES:
+        with open(path, encoding="utf-8") as f:
+            texts[path] = f.read()
+    for name, (d, said) in results.items():
+        texts = replaced(texts, name, narrow_lines(said + "\n\n" + where(d)))
+    before = next(m for m in map(place("claims").search, texts.values()) if m)[2]
+    texts = replaced(texts, "claims", claims if all_of_them else updated(before, claims))
+    for path, text in texts.items():
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+    for name in results:
+        for path in (o for o in EXPERIMENTS[name][0] if o.startswith(FIGURES)):
+            shutil.copyfile(path.replace(FIGURES, figures), path)
 
 
 def main():
@@ -286,7 +307,7 @@ def main():
     p.add_argument("name", nargs="*", help="only these, in this order; default: " + ", ".join(EXPERIMENTS))
     p.add_argument("--build", default=os.environ.get("PBOX_BUILD", os.path.join(TOP, "build")), help="default: build")
     p.add_argument("--quick", action="store_true", help="shows in five minutes that all works; their figures mean nothing")
-    p.add_argument("--write", action="store_true", help="put the tables into doc/science.md, and figures into doc/figures")
+    p.add_argument("--write", action="store_true", help="put the tables into doc/science.md and doc/science-eager.md, and figures into doc/figures")
     p.add_argument("--keep", action="store_true", help="do not run again what --json has of this revision")
     p.add_argument("--patience", type=int, default=600, metavar="SECONDS", help="to wait for a load below 1 before each; default: %(default)s")
     p.add_argument("--json", metavar="FOLDER", default=os.path.join(TOP, "build", "science"), help="of the JSON of each; default: build/science")
@@ -309,17 +330,7 @@ def main():
     claims = table_of_claims({n: d for n, (d, _) in results.items()})
     print(claims)
     if args.write:
-        with open(PAGE, encoding="utf-8") as f:
-            text = f.read()
-        for name, (d, said) in results.items():
-            text = replaced(text, name, narrow_lines(said + "\n\n" + where(d)))
-        before = re.search(r"<!-- claims: [^\n]*-->\n(.*?)\n<!-- end -->", text, re.S)
-        text = replaced(text, "claims", claims if not args.name and not failed else updated(before[1], claims))
-        with open(PAGE, "w", encoding="utf-8") as f:
-            f.write(text)
-        for name in results:
-            for path in (o for o in EXPERIMENTS[name][0] if o.startswith(FIGURES)):
-                shutil.copyfile(path.replace(FIGURES, args.json), path)
+        write(results, claims, not args.name and not failed, args.json)
     if failed:
         sys.exit("failed: " + " ".join(failed))
 

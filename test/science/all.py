@@ -35,7 +35,8 @@ KERNEL_THREAD = 0x200000  # PF_KTHREAD of include/linux/sched.h
 # of each: its folder is what is before the -; its options, and those of --quick in their place (None: it is left out there, and has a check of its own)
 EXPERIMENTS = {
     "hps": (["--runs", "5", "--only", "2:1:1:1;4:2:2:1", "--figure", os.path.join(FIGURES, "hps.svg")], ["--quick", "--only", "2:1:1:1;4:2:2:1;kill"]),
-    "hps-events": (["--runs", "5", "--only", "1:1:1:1;moving;kill;loss;quiet;joins;quota;memory", "--quiet-rounds", "100"], None),
+    "hps-events": (["--runs", "5", "--only", "1:1:1:1;moving;kill;loss;quiet;joins;memory", "--quiet-rounds", "100"], None),
+    "hps-quota": (["--runs", "5", "--rounds", "30", "--only", "quota"], None),
     "eager": (["--runs", "5", "--seeds", "5", "--figure", os.path.join(FIGURES, "eager.svg")], ["--quick", "--only", "iteration"]),
     "ssp": (["--seeds", "5"], ["--quick"]),
     "rates": ([], ["--quick", "--models", "perceptron", "--real-rules", "none,inv"]),
@@ -240,7 +241,7 @@ def centrally(d):
                f"{c['times']:.2f} ({c['times_least']:.2f} to {c['times_most']:.2f})", f"{c['bound']:.2f}", len(c["runs"]["central"]))
 
 
-CLAIMS = {"hps": by_plan, "hps-events": by_plan, "eager": eagerly, "rates": saved, "phub": centrally, "psld": balanced, "psld-others": balanced,
+CLAIMS = {"hps": by_plan, "hps-events": by_plan, "hps-quota": by_plan, "eager": eagerly, "rates": saved, "phub": centrally, "phub-vgg16": centrally, "psld": balanced, "psld-others": balanced,
           "moves": moved, "bits": narrow, "choice": chosen}
 
 

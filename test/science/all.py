@@ -92,12 +92,15 @@ def command(name, options):
 
 
 def made_before(path, by, build):
-    """What an experiment's JSON has, if the same command has made it, of this revision."""
-    with open(path, encoding="utf-8") as f:
-        got = json.load(f)
+    """What an experiment's JSON has, if the same command has made it, of this revision. Nothing of a changed working copy: two of them look alike."""
     now = environment.read(build)
-    of_this = all(got["environment"][k] == now[k] for k in ("revision", "modified"))
-    return got if of_this and got.get("command") == by and "said" in got else None
+    try:
+        with open(path, encoding="utf-8") as f:
+            got = json.load(f)
+    except ValueError:  # ended while it was written
+        return None
+    same = not now["modified"] and not got["environment"]["modified"] and got["environment"]["revision"] == now["revision"]
+    return got if same and got.get("command") == by and "said" in got else None
 
 
 def run(name, args):

@@ -47,6 +47,8 @@ plan(struct rig *r)
 
 	r->mtu = (uint16_t)(o->fragment + PBOX_MTU_OVERHEAD);
 	r->frag_elements = pbox_frag_elements(r->mtu, o->format, o->format);
+	if (o->clock) /* an answer to PULL has the clocks of the workers beside its payload */
+		r->mtu += pbox_shard_vector(PBOX_DISCIPLINE_CLOCK, o->workers);
 	if (o->auth)
 		r->mtu += PBOX_TAG_LEN;
 	r->chunk_elements = 8192;

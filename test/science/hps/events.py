@@ -254,7 +254,7 @@ def quota_case(args, scratch):
             try:
                 for _ in range(1 if args.quick else args.runs):
                     for what in ms:
-                        got = rows[what] = e.job(bed, box, what, rounds, 0.0, ready=begin, more=["--samples", 64 if args.quick else 2048])
+                        got = rows[what] = e.job(bed, box, what, rounds, 0.0, ready=begin, more=["--samples", 64 if args.quick else 512])
                         one_digest(f"quota, {what}", [g["digest"] for g in got])
                         ms[what].append(settled(got, skip) * 1e3)
                         beds.say(f"  quota, {what}: {ms[what][-1]:.0f} ms a round, slots {[g['slots'][-1] for g in got]}, load {os.getloadavg()[0]:.1f}")

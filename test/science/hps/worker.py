@@ -7,7 +7,7 @@ equal  a job without slots: an equal share of the same samples, one payload a ro
 
 Prints one JSON object: "ends" (of each round, monotonic seconds), "steps" (seconds that the exchange of each round took here),
 "slots" (that it computed of each round), "plans" (number of the plan in each), "trace" (what each round was spent with, see Log), "loss" (of all
-the data, at the end), "digest" (of the parameters, at the end). With --tell each round's end is a line as well, `end ROUND SECONDS`.
+the data, SEEN samples at most, at the end), "digest" (of the parameters, at the end). With --tell each round's end is a line as well, `end ROUND SECONDS`.
 """
 
 import argparse
@@ -22,12 +22,12 @@ import time
 
 import torch
 import torch.nn.functional as F
-from torch.utils.data import TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 import pbox.torch
 from pbox.torch._slots import Slots, SlotSampler
 
-
+SEEN = 10000  # samples that a loss is of, at most: all the data, but where a slot has many
 
 def training(args):
     hidden = args.hidden
@@ -178,9 +178,12 @@ def by_equal_shares(args, opt, model, data, log, clock):
     slots = Slots(args.slots, range(args.worker * share, (args.worker + 1) * share))
     sampler = SlotSampler(slots, data, args.slots * args.samples, seed=3)
     order = {e: sampler.order(e) for e in range(args.rounds // sampler.rounds + 1)}
-    for r in range(args.rounds):
-        for slot in slots.mine:
-            x, y = data[list.__getitem__(sampler.batch(order[r // sampler.rounds], 0, r % sampler.rounds, slot), slice(None))]
+    # a loader here too: one sample after the other, as by plan
+    batches = iter(DataLoader(data, batch_sampler=[sampler.batch(order[r // sampler.rounds], 0, r % sampler.rounds, slot)
+                                                   for r in range(args.rounds) for slot in slots.mine]))
+    for _ in range(args.rounds):
+        for _ in slots.mine:
+            x, y = next(batches)
             (F.cross_entropy(model(x), y) / share).backward()
             clock.slot_ends()
             clock.goes_on()
@@ -234,12 +237,13 @@ def main():
     with torch.no_grad():
         now = parameters(opt)
         digest = hashlib.sha256(b"".join(p.numpy().tobytes() for p in now)).hexdigest()
-        loss = F.cross_entropy(model(data.tensors[0]), data.tensors[1]).item()
+        x, y = (t[:SEEN] for t in data.tensors)
+        loss = F.cross_entropy(model(x), y).item()
         losses = []
         for kept in log.kept:
             for p, value in zip(model.parameters(), kept):
                 p.data.copy_(value)
-            losses.append(F.cross_entropy(model(data.tensors[0]), data.tensors[1]).item())
+            losses.append(F.cross_entropy(model(x), y).item())
         for p, value in zip(model.parameters(), now):
             p.data.copy_(value)
     print(json.dumps({"ends": log.ends, "steps": log.steps, "slots": log.slots, "plans": log.plans, "trace": log.trace, "loss": loss, "losses": losses,

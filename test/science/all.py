@@ -104,7 +104,7 @@ def made_before(path, by, build):
 
 
 def run(name, args):
-    """(JSON, what it printed) of one experiment."""
+    """(JSON, what it printed) of one experiment. One that has measured, and misses its line, has figures as well, and "failed"."""
     options = EXPERIMENTS[name][1 if args.quick else 0]
     path = os.path.join(args.json, name + ".json")
     if os.path.exists(path):
@@ -119,14 +119,14 @@ def run(name, args):
     done = subprocess.run(["/usr/bin/python3", os.path.join(HERE, name.split("-")[0], "bench"), *words, "--build", args.build, "--json", path],
                           stdout=subprocess.PIPE, text=True, check=False)
     seconds = time.monotonic() - began
-    if done.returncode != 0:
+    if done.returncode < 0 or not done.stdout.strip() or not os.path.exists(path):
         return None, f"status {done.returncode}"
     with open(path, encoding="utf-8") as f:
         got = json.load(f)
     after = (others(), stolen())
     got["disturbed"] = {"load_before": round(load, 2), "seconds": round(seconds),
                         **{f"cpu_seconds_{who}": round(max(0.0, b - a), 1) for who, a, b in zip(("of_others", "stolen"), before, after)}}
-    got["command"], got["said"] = command(name, options), done.stdout.rstrip()
+    got["command"], got["said"], got["failed"] = command(name, options), done.stdout.rstrip(), done.returncode
     with open(path, "w", encoding="utf-8") as f:
         json.dump(got, f, indent=1)
     return got, got["said"]
@@ -269,7 +269,7 @@ def where(d):
     env, by = d["environment"], d["disturbed"]
     return (f"*`{d['command']}`; {env['date'][:10]}, revision {env['revision'][:8]}{' + changes' if env['modified'] else ''}, {env['cpu']['online']} CPUs "
             f"{env['cpu']['model']}; load {by['load_before']} before; in its {by['seconds']} s other processes took {by['cpu_seconds_of_others']:.0f} CPU seconds, other machines of the host "
-            f"{by['cpu_seconds_stolen']:.0f}.*")
+            f"{by['cpu_seconds_stolen']:.0f}.*{' **It failed**: a line is missed.' if d.get('failed') else ''}")
 
 
 def narrow_lines(text):
@@ -327,9 +327,9 @@ def main():
     for name in args.name or [n for n, (_, quick) in EXPERIMENTS.items() if not (args.quick and quick is None)]:
         got, said = run(name, args)
         print(f"## {name}\n\n{said}\n", flush=True)
-        if got is None:
+        if got is None or got.get("failed"):
             failed.append(name)
-        else:
+        if got is not None:
             results[name] = (got, said)
     claims = table_of_claims({n: d for n, (d, _) in results.items()})
     print(claims)

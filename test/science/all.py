@@ -269,7 +269,7 @@ def where(d):
     env, by = d["environment"], d["disturbed"]
     return (f"*`{d['command']}`; {env['date'][:10]}, revision {env['revision'][:8]}{' + changes' if env['modified'] else ''}, {env['cpu']['online']} CPUs "
             f"{env['cpu']['model']}; load {by['load_before']} before; in its {by['seconds']} s other processes took {by['cpu_seconds_of_others']:.0f} CPU seconds, other machines of the host "
-            f"{by['cpu_seconds_stolen']:.0f}.*{' **It failed**: a line is missed.' if d.get('failed') else ''}")
+            f"{by['cpu_seconds_stolen']:.0f}.*{' **It failed.**' if d.get('failed') else ''}")
 
 
 def narrow_lines(text):

@@ -29,6 +29,7 @@ from pbox.torch._slots import Slots, SlotSampler
 
 SEEN = 10000  # samples that a loss is of, at most: all the data, but where a slot has many
 
+
 def training(args):
     hidden = args.hidden
     g = torch.Generator().manual_seed(1 + 2 * args.seed)
